@@ -1,0 +1,197 @@
+/* args.c - see args.h. */
+#include "cli/args.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* Calls for each name in "a,b,c"; returns the length of the next one and moves *s behind it. */
+static size_t next_name(const char **s, const char **name) {
+    if (**s == ',') (*s)++;
+    *name = *s;
+    size_t n = strcspn(*s, ",");
+    *s += n;
+    return n;
+}
+
+static const by_flag *find(const by_flag *flags, int n, const char *word, size_t len, bool *negated) {
+    for (int i = 0; i < n; i++) {
+        const char *s = flags[i].names, *name;
+        for (size_t k; (k = next_name(&s, &name)) > 0;) {
+            if (k == len && memcmp(name, word, len) == 0) {
+                *negated = flags[i].kind == BY_FLAG_BOOL && k > 5 && memcmp(name, "--no-", 5) == 0;
+                return &flags[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+static size_t edit_distance(const char *a, const char *b) {
+    size_t n = strlen(a), m = strlen(b), row[65];
+    if (n > 64 || m > 64) return 1000;
+    for (size_t j = 0; j <= m; j++) row[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t diag = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t up = row[j], best = diag + (a[i - 1] != b[j - 1]);
+            if (up + 1 < best) best = up + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            diag = up;
+            row[j] = best;
+        }
+    }
+    return row[m];
+}
+
+const char *by_args_nearest(const char *word, const char *const *names, int n) {
+    const char *best = NULL;
+    size_t best_d = strlen(word) / 3 + 2;
+    for (int i = 0; i < n; i++) {
+        size_t d = edit_distance(word, names[i]);
+        if (d < best_d) {
+            best_d = d;
+            best = names[i];
+        }
+    }
+    return best;
+}
+
+static by_status unknown(const by_flag *flags, int n, const char *word, by_err *err) {
+    char bare[65], near[65] = "";
+    snprintf(bare, sizeof bare, "%.*s", (int)strcspn(word, "="), word);
+    size_t best_d = strlen(bare) / 3 + 2;
+    for (int i = 0; i < n; i++) {
+        const char *s = flags[i].names, *name;
+        for (size_t k; (k = next_name(&s, &name)) > 0;) {
+            char one[65];
+            snprintf(one, sizeof one, "%.*s", (int)k, name);
+            size_t d = edit_distance(bare, one);
+            if (d < best_d) {
+                best_d = d;
+                memcpy(near, one, sizeof near);
+            }
+        }
+    }
+    if (near[0]) return BY_FAIL(err, BY_EINVAL, "unknown flag '%s'; did you mean '%s'?", bare, near);
+    return BY_FAIL(err, BY_EINVAL, "unknown flag '%s'", bare);
+}
+
+static by_status set_choice(const by_flag *f, const char *flag, const char *value, by_err *err) {
+    int i = 0;
+    for (const char *s = f->choices; *s; i++) {
+        size_t k = strcspn(s, "|");
+        if (strlen(value) == k && memcmp(s, value, k) == 0) {
+            *(int *)f->out = i;
+            return BY_OK;
+        }
+        s += k + (s[k] == '|');
+    }
+    return BY_FAIL(err, BY_EINVAL, "%s: '%s' is not one of %s", flag, value, f->choices);
+}
+
+static by_status set_value(const by_flag *f, const char *flag, const char *value, by_err *err) {
+    char *end = NULL;
+    errno = 0;
+    switch (f->kind) {
+    case BY_FLAG_STRING: *(const char **)f->out = value; return BY_OK;
+    case BY_FLAG_LIST: {
+        by_flag_list *list = f->out;
+        const char **more = by_realloc(BY_MEM_MISC, list->items, sizeof(char *) * (size_t)(list->n + 1));
+        if (!more) return BY_FAIL(err, BY_ENOMEM, "%s: out of memory", flag);
+        list->items = more;
+        list->items[list->n++] = value;
+        return BY_OK;
+    }
+    case BY_FLAG_INT: {
+        long long v = strtoll(value, &end, 10);
+        if (end == value || *end || errno) return BY_FAIL(err, BY_EINVAL, "%s: '%s' is not an integer", flag, value);
+        if ((f->min || f->max) && (v < f->min || v > f->max))
+            return BY_FAIL(err, BY_EINVAL, "%s: %lld is outside %lld..%lld", flag, v, (long long)f->min,
+                           (long long)f->max);
+        *(int64_t *)f->out = v;
+        return BY_OK;
+    }
+    case BY_FLAG_UINT64: {
+        unsigned long long v = strtoull(value, &end, 10);
+        if (end == value || *end || errno)
+            return BY_FAIL(err, BY_EINVAL, "%s: '%s' is not a 64-bit integer", flag, value);
+        *(uint64_t *)f->out = v;
+        return BY_OK;
+    }
+    case BY_FLAG_DOUBLE: {
+        double v = strtod(value, &end);
+        if (end == value || *end || !isfinite(v)) return BY_FAIL(err, BY_EINVAL, "%s: '%s' is not a number", flag, value);
+        if ((f->dmin != 0 || f->dmax != 0) && (v < f->dmin || v > f->dmax))
+            return BY_FAIL(err, BY_EINVAL, "%s: %g is outside %g..%g", flag, v, f->dmin, f->dmax);
+        *(double *)f->out = v;
+        return BY_OK;
+    }
+    case BY_FLAG_CHOICE: return set_choice(f, flag, value, err);
+    case BY_FLAG_BOOL: break;
+    }
+    return BY_FAIL(err, BY_EINTERNAL, "%s: bad flag table", flag);
+}
+
+by_status by_args_parse(const by_flag *flags, int n_flags, int argc, char **argv, const char **pos, int pos_max,
+                        int *n_pos, by_err *err) {
+    int n = 0;
+    bool only_positional = false;
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (only_positional || word[0] != '-' || word[1] == '\0') {
+            if (n >= pos_max) return BY_FAIL(err, BY_EINVAL, "unexpected argument '%s'", word);
+            pos[n++] = word;
+            continue;
+        }
+        if (strcmp(word, "--") == 0) {
+            only_positional = true;
+            continue;
+        }
+        bool is_long = word[1] == '-', negated = false;
+        size_t len = is_long ? strcspn(word, "=") : strlen(word);
+        const by_flag *f = find(flags, n_flags, word, len, &negated);
+        if (!f) return unknown(flags, n_flags, word, err);
+        if (f->seen) *f->seen = true;
+        const char *value = word[len] == '=' ? word + len + 1 : NULL;
+        if (f->kind == BY_FLAG_BOOL) {
+            if (value) return BY_FAIL(err, BY_EINVAL, "%.*s takes no value", (int)len, word);
+            *(bool *)f->out = !negated;
+            continue;
+        }
+        if (!value) {
+            if (i + 1 >= argc) return BY_FAIL(err, BY_EINVAL, "%s needs a value", word);
+            value = argv[++i];
+        }
+        char flag[65];
+        snprintf(flag, sizeof flag, "%.*s", (int)len, word);
+        BY_TRY(set_value(f, flag, value, err));
+    }
+    if (n_pos) *n_pos = n;
+    return BY_OK;
+}
+
+void by_args_free(const by_flag *flags, int n_flags) {
+    for (int i = 0; i < n_flags; i++) {
+        if (flags[i].kind != BY_FLAG_LIST) continue;
+        by_flag_list *list = flags[i].out;
+        by_free(list->items);
+        *list = (by_flag_list){0};
+    }
+}
+
+void by_args_print_help(const by_flag *flags, int n_flags) {
+    for (int i = 0; i < n_flags; i++) {
+        if (!flags[i].help) continue;
+        char left[160];
+        int n = snprintf(left, sizeof left, "  %s", flags[i].names);
+        if (flags[i].kind == BY_FLAG_CHOICE && n > 0 && (size_t)n < sizeof left)
+            snprintf(left + n, sizeof left - (size_t)n, " %s", flags[i].choices);
+        printf("%-42s %s\n", left, flags[i].help);
+    }
+}

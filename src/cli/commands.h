@@ -1,0 +1,13 @@
+/* commands.h - the table of commands; each lives in src/cli/cmd_<name>.c. argv starts behind the command's name.
+ * Exit codes: 0 done, 1 a run failed, 2 wrong usage. */
+#ifndef BY_CLI_COMMANDS_H
+#define BY_CLI_COMMANDS_H
+
+#define BY_COMMAND_TABLE(X)                                                                        \
+    X(version, "print the version and what this build contains")
+
+#define BY_COMMAND_DECL(name, help) int by_cmd_##name(int argc, char **argv);
+BY_COMMAND_TABLE(BY_COMMAND_DECL)
+#undef BY_COMMAND_DECL
+
+#endif
