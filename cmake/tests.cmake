@@ -11,7 +11,8 @@ if(support)
   add_library(by_test_support STATIC ${support})
   target_include_directories(by_test_support PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests
     ${CMOCKA_INCLUDE})
-  target_compile_definitions(by_test_support PRIVATE _GNU_SOURCE)
+  target_compile_definitions(by_test_support PRIVATE _GNU_SOURCE BATHYC_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+    BATHYC_PROGRAM="$<TARGET_FILE:bathyc>")
   target_link_libraries(by_test_support PUBLIC ${by_libs})
 endif()
 
