@@ -1,0 +1,243 @@
+/* device.c - opening devices, host memory, and the dispatch of operators.
+ *
+ * The guard backend is `ref` on memory that no one may touch outside an operator: each buffer is a mapping of its own
+ * (imported bytes are protected where they lie, or copied when they do not fill whole pages), opened for the duration of
+ * an operator or a transfer and closed again. A host access in between is a fault, which is the point. */
+#include "ops/host.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+#include "base/limits.h"
+
+/* ---- dtypes and tensors --------------------------------------------------------------------------------------- */
+
+int64_t by_dtype_row_bytes(by_dtype t, int64_t cols) {
+    switch (t) {
+    case BY_F32: case BY_I32: return cols * 4;
+    case BY_BF16: return cols * 2;
+    case BY_I64: return cols * 8;
+    case BY_U8: case BY_FP8_TILE: case BY_FP8_ROW: return cols;
+    case BY_A8: return cols + cols / 32;
+    case BY_FP4_ROW: return cols / 2;
+    case BY_IX4: return cols / 2 + cols / 32;
+    }
+    return 0;
+}
+
+const char *by_dtype_name(by_dtype t) {
+    static const char *const names[] = {"f32", "bf16", "i32", "i64", "u8", "a8", "fp8", "fp8-row", "fp4", "ix4"};
+    return (unsigned)t < sizeof names / sizeof names[0] ? names[t] : "?";
+}
+
+int64_t by_rec_bytes(by_rec rec, int64_t d) {
+    switch (rec) {
+    case BY_REC_F32: return 4 * d;
+    case BY_REC_FP8: return d + d / 32;
+    case BY_REC_FP4: return d / 2 + d / 16;
+    case BY_REC_IX4: return d / 2 + d / 32;
+    }
+    return 0;
+}
+
+by_tensor by_tensor_make(by_mem *mem, int64_t off, by_dtype dtype, int64_t rows, int64_t cols) {
+    int64_t stride = by_dtype_row_bytes(dtype, cols);
+    assert(mem == NULL || (off >= 0 && rows >= 0 && (size_t)(off + rows * stride) <= by_mem_bytes(mem)));
+    return (by_tensor){.mem = mem, .off = off, .stride = stride, .rows = rows, .cols = cols, .dtype = dtype};
+}
+
+by_tensor by_tensor_rows(by_tensor t, int64_t r, int64_t n) {
+    assert(r >= 0 && n >= 0 && r + n <= t.rows);
+    t.off += r * t.stride;
+    t.rows = n;
+    return t;
+}
+
+/* ---- devices -------------------------------------------------------------------------------------------------- */
+
+by_status by_device_open(by_device **out, const by_device_opts *opts, by_err *err) {
+    *out = NULL;
+    if (opts->backend == BY_BACKEND_CUDA)
+        return BY_FAIL(err, BY_EUNSUPPORTED, "backend cuda: not in this build");
+    if (opts->n_threads < 0 || opts->n_threads > BY_LIMIT_THREADS)
+        return BY_FAIL(err, BY_EINVAL, "threads: %d is outside 0..%d", opts->n_threads, BY_LIMIT_THREADS);
+    by_device *dev = by_alloc_zero(BY_MEM_TENSOR, sizeof *dev);
+    if (!dev) return BY_FAIL(err, BY_ENOMEM, "out of memory for a device");
+    dev->backend = opts->backend;
+    dev->n_threads = 1;
+    by_status status = BY_OK;
+    if (opts->backend == BY_BACKEND_CPU) {
+        status = by_ops_cpu_table(&dev->ops, &dev->name, opts->isa, err);
+    } else {
+        dev->ops = by_ops_ref;
+        dev->name = opts->backend == BY_BACKEND_GUARD ? "guard" : "ref";
+    }
+    if (status < 0) {
+        by_device_close(dev);
+        return status;
+    }
+    *out = dev;
+    return BY_OK;
+}
+
+void by_device_close(by_device *dev) {
+    if (!dev) return;
+    assert(!dev->mems && "memory of this device is still in use");
+    by_free(dev->scratch);
+    by_free(dev);
+}
+
+const char *by_device_name(const by_device *dev) { return dev->name; }
+by_backend by_device_backend(const by_device *dev) { return dev->backend; }
+int32_t by_device_threads(const by_device *dev) { return dev->n_threads; }
+const by_ops *by_device_ops(const by_device *dev) { return &dev->ops; }
+
+void *by_device_scratch(by_device *dev, size_t n, by_err *err) {
+    if (n <= dev->scratch_bytes && dev->scratch) return dev->scratch;
+    by_free(dev->scratch);
+    dev->scratch_bytes = 0;
+    size_t want = n < 65536 ? 65536 : by_add_size(n, n / 4);
+    dev->scratch = by_alloc_aligned(BY_MEM_TENSOR, 64, want);
+    if (dev->scratch) dev->scratch_bytes = want;
+    else BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes of operator scratch", want);
+    return dev->scratch;
+}
+
+/* ---- guard ---------------------------------------------------------------------------------------------------- */
+
+static void guard_set(by_device *dev, bool open) {
+    if (dev->backend != BY_BACKEND_GUARD) return;
+    dev->open = open;
+    for (by_mem *m = dev->mems; m; m = m->next) {
+        int prot = !open ? PROT_NONE : m->imported ? PROT_READ : PROT_READ | PROT_WRITE;
+        int rc = mprotect(m->ptr, m->map_bytes, prot);
+        assert(rc == 0 && "guard: mprotect failed");
+        (void)rc;
+    }
+}
+
+enum { PAGE = 4096 };
+
+static by_status guard_map(by_mem *m, const void *host, size_t n, by_err *err) {
+    m->map_bytes = (n + PAGE - 1) & ~(size_t)(PAGE - 1);
+    bool in_place = host && (uintptr_t)host % PAGE == 0;
+    if (in_place) {
+        m->ptr = (unsigned char *)(uintptr_t)host;
+    } else {
+        void *p = mmap(NULL, m->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED) return BY_FAIL(err, BY_ENOMEM, "guard: cannot map %zu bytes", m->map_bytes);
+        m->ptr = p;
+        if (host) memcpy(p, host, n);
+        m->imported = false;
+    }
+    mprotect(m->ptr, m->map_bytes, PROT_NONE);
+    return BY_OK;
+}
+
+static void guard_unmap(by_mem *m) {
+    if (m->imported) mprotect(m->ptr, m->map_bytes, PROT_READ); /* the importer's mapping goes on living */
+    else munmap(m->ptr, m->map_bytes);
+}
+
+/* ---- memory --------------------------------------------------------------------------------------------------- */
+
+static by_status mem_create(by_mem **out, by_device *dev, const void *host, size_t n, by_err *err) {
+    *out = NULL;
+    if (n == 0) return BY_FAIL(err, BY_EINVAL, "device memory of 0 bytes");
+    by_mem *m = by_alloc_zero(BY_MEM_TENSOR, sizeof *m);
+    if (!m) return BY_FAIL(err, BY_ENOMEM, "out of memory for a buffer handle");
+    m->dev = dev;
+    m->bytes = n;
+    m->imported = host != NULL;
+    by_status status = BY_OK;
+    if (dev->backend == BY_BACKEND_GUARD) {
+        status = guard_map(m, host, n, err);
+    } else if (host) {
+        m->ptr = (unsigned char *)(uintptr_t)host;
+    } else {
+        m->ptr = by_alloc_aligned(BY_MEM_TENSOR, 64, n);
+        if (m->ptr) memset(m->ptr, 0, n);
+        else status = BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes of device memory", n);
+    }
+    if (status < 0) {
+        by_free(m);
+        return status;
+    }
+    m->next = dev->mems;
+    m->link = &dev->mems;
+    if (m->next) m->next->link = &m->next;
+    dev->mems = m;
+    *out = m;
+    return BY_OK;
+}
+
+by_status by_mem_alloc(by_mem **out, by_device *dev, size_t n, by_err *err) {
+    return mem_create(out, dev, NULL, n, err);
+}
+
+by_status by_mem_import(by_mem **out, by_device *dev, const void *host, size_t n, bool keep_on_host, by_err *err) {
+    (void)keep_on_host; /* all memory of these backends is host memory */
+    return mem_create(out, dev, host, n, err);
+}
+
+void by_mem_free(by_mem *m) {
+    if (!m) return;
+    *m->link = m->next;
+    if (m->next) m->next->link = m->link;
+    if (m->map_bytes) guard_unmap(m);
+    else if (!m->imported) by_free(m->ptr);
+    by_free(m);
+}
+
+size_t by_mem_bytes(const by_mem *mem) { return mem->bytes; }
+
+by_status by_mem_write(by_mem *mem, size_t off, const void *src, size_t n, by_err *err) {
+    (void)err;
+    assert(!mem->imported && off <= mem->bytes && n <= mem->bytes - off);
+    guard_set(mem->dev, true);
+    if (n) memcpy(mem->ptr + off, src, n);
+    guard_set(mem->dev, false);
+    return BY_OK;
+}
+
+by_status by_mem_read(void *dst, const by_mem *mem, size_t off, size_t n, by_err *err) {
+    (void)err;
+    assert(off <= mem->bytes && n <= mem->bytes - off);
+    guard_set(mem->dev, true);
+    if (n) memcpy(dst, mem->ptr + off, n);
+    guard_set(mem->dev, false);
+    return BY_OK;
+}
+
+by_status by_mem_zero(by_mem *mem, size_t off, size_t n, by_err *err) {
+    (void)err;
+    assert(!mem->imported && off <= mem->bytes && n <= mem->bytes - off);
+    guard_set(mem->dev, true);
+    memset(mem->ptr + off, 0, n);
+    guard_set(mem->dev, false);
+    return BY_OK;
+}
+
+by_status by_mem_copy(by_mem *dst, size_t dst_off, const by_mem *src, size_t src_off, size_t n, by_err *err) {
+    (void)err;
+    assert(dst->dev == src->dev && !dst->imported);
+    assert(dst_off <= dst->bytes && n <= dst->bytes - dst_off && src_off <= src->bytes && n <= src->bytes - src_off);
+    guard_set(dst->dev, true);
+    if (n) memcpy(dst->ptr + dst_off, src->ptr + src_off, n);
+    guard_set(dst->dev, false);
+    return BY_OK;
+}
+
+/* ---- dispatch ------------------------------------------------------------------------------------------------- */
+
+#define BY_OP_DEF(op)                                                                                                  \
+    by_status by_op_##op(by_device *dev, const by_##op##_args *args, by_err *err) {                                    \
+        guard_set(dev, true);                                                                                          \
+        by_status status = dev->ops.op(dev, args, err);                                                                \
+        guard_set(dev, false);                                                                                         \
+        return status;                                                                                                 \
+    }
+BY_OP_TABLE(BY_OP_DEF)
+#undef BY_OP_DEF

@@ -1,0 +1,79 @@
+/* host.h - what backends whose memory is host memory share: the structs behind by_device and by_mem, and access to
+ * tensor rows as fp32. Only files of src/ops may include it. */
+#ifndef BY_OPS_HOST_H
+#define BY_OPS_HOST_H
+
+#include <assert.h>
+
+#include "ops/formats.h"
+#include "ops/ops.h"
+
+struct by_mem {
+    by_device *dev;
+    unsigned char *ptr;
+    size_t bytes;
+    size_t map_bytes; /* > 0: own mapping of this size (guard) */
+    bool imported;
+    by_mem *next, **link;
+};
+
+struct by_pool;
+
+struct by_device {
+    by_backend backend;
+    by_ops ops;
+    const char *name;
+    struct by_pool *pool; /* NULL: one thread */
+    int32_t n_threads;
+    by_mem *mems;
+    void *scratch;
+    size_t scratch_bytes;
+    bool open; /* guard: an operator or transfer runs */
+};
+
+extern const by_ops by_ops_ref;
+
+/* Fills the table of the cpu backend for an instruction set (NULL = best here). BY_EINVAL for an unknown name. */
+by_status by_ops_cpu_table(by_ops *out, const char **name, const char *isa, by_err *err);
+
+/* At least n bytes, 64-byte aligned, valid until the next call; kept by the device, so that steady state allocates
+ * nothing. NULL with err set when memory is out. */
+void *by_device_scratch(by_device *dev, size_t n, by_err *err);
+
+static inline unsigned char *by_tensor_row(const by_tensor *t, int64_t r) {
+    assert(r >= 0 && r < t->rows);
+    return t->mem->ptr + t->off + r * t->stride;
+}
+static inline bool by_tensor_is(const by_tensor *t) { return t->mem != NULL; }
+static inline const int32_t *by_tensor_i32(const by_tensor *t, int64_t r) {
+    assert(t->dtype == BY_I32);
+    return (const int32_t *)(const void *)by_tensor_row(t, r);
+}
+static inline int32_t *by_tensor_i32_mut(const by_tensor *t, int64_t r) {
+    assert(t->dtype == BY_I32);
+    return (int32_t *)(void *)by_tensor_row(t, r);
+}
+static inline float *by_tensor_f32(const by_tensor *t, int64_t r) {
+    assert(t->dtype == BY_F32);
+    return (float *)(void *)by_tensor_row(t, r);
+}
+
+/* Row r of an activation tensor (F32, BF16, A8) or a BF16/F32 vector as fp32; dst holds cols values. */
+void by_row_load(float *dst, const by_tensor *t, int64_t r);
+/* Rounds to the dtype (F32, BF16) or quantises (A8). */
+void by_row_store(const by_tensor *t, int64_t r, const float *src);
+/* The value after storing in that dtype and loading again, for F32 and BF16. */
+static inline float by_round_to(by_dtype t, float x) { return t == BY_BF16 ? by_bf16_round(x) : x; }
+
+/* Row n of a weight, dequantised; k values. */
+void by_weight_row_load(float *dst, const by_weight *w, int64_t n);
+
+/* A vector of d values to or from a record; IX4 lives in two sections and has functions of its own. */
+void by_rec_store(unsigned char *at, by_rec rec, const float *x, int64_t d);
+void by_rec_load(float *x, by_rec rec, const unsigned char *at, int64_t d);
+
+/* Place of entry e of sequence s (index in the step). For IX4 also the place of its scales. */
+unsigned char *by_page_entry(const by_pages *pages, const by_batch *batch, int64_t seq, int64_t entry, int64_t d,
+                             unsigned char **scales);
+
+#endif

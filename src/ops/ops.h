@@ -1,0 +1,399 @@
+/* ops.h - devices, buffers and the operator table: the only door between the model and a backend.
+ *
+ * A device owns memory (by_mem handles) and runs operators in order on its stream. The host never dereferences device
+ * memory: it uploads with by_mem_write, runs operators, and downloads with by_mem_read. An operator takes one struct of
+ * tensors and plain numbers; it may run in parallel inside, and is complete, as far as later operators can see, when it
+ * returns. Every backend gives a row the same value whatever other rows share the call (batch invariance), and every CPU
+ * backend whatever the thread count: one fixed reduction order per output element.
+ *
+ * Rows. All operators work on T rows of one step: any number of sequences, each with a run of consecutive rows (a prefill
+ * chunk, or one decode row). by_batch describes that in device memory.
+ *
+ * Numerics. The activation dtype says where values are rounded: F32 (exact and quantised numerics) or BF16 (deployed); an
+ * operator computes in fp32 inside and rounds once when it stores. Quantised activations are A8 tensors.
+ *
+ * Thread rule: one thread uses a device at a time. Backends: ref (plain C, the slow twin of everything), guard (ref on
+ * memory that is inaccessible between operators), cpu, cuda. */
+#ifndef BY_OPS_OPS_H
+#define BY_OPS_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* ---- types ---------------------------------------------------------------------------------------------------- */
+
+typedef enum by_dtype {
+    BY_F32,
+    BY_BF16,
+    BY_I32,
+    BY_I64,
+    BY_U8,
+    BY_A8,       /* activation rows: cols E4M3 bytes, then cols / 32 UE8M0 scales */
+    BY_FP8_TILE, /* weight [n, k] E4M3, scale [ceil(n/32), k/32] UE8M0 in a second tensor */
+    BY_FP8_ROW,  /* table rows: cols E4M3, scale [rows, cols/32] in a second tensor */
+    BY_FP4_ROW,  /* weight [n, k] E2M1, two a byte (even column low), scale [n, k/32] in a second tensor */
+    BY_IX4       /* index query rows: per head cols/2 bytes E2M1 then cols/32 UE8M0; cols = width of one head */
+} by_dtype;
+
+/* Bytes of one row of `cols` values; weights without their scales. */
+int64_t by_dtype_row_bytes(by_dtype t, int64_t cols);
+const char *by_dtype_name(by_dtype t);
+
+typedef struct by_device by_device;
+typedef struct by_mem by_mem;
+
+/* A view of rows in a buffer: row r starts at off + r * stride bytes. mem NULL = absent. */
+typedef struct by_tensor {
+    by_mem *mem;
+    int64_t off, stride;
+    int64_t rows, cols;
+    by_dtype dtype;
+} by_tensor;
+
+/* A weight [n, k] as stored; scale.mem NULL for BF16 and F32. */
+typedef struct by_weight {
+    by_tensor w, scale;
+} by_weight;
+
+/* ---- devices and memory --------------------------------------------------------------------------------------- */
+
+typedef enum by_backend { BY_BACKEND_REF, BY_BACKEND_CPU, BY_BACKEND_CUDA, BY_BACKEND_GUARD } by_backend;
+
+typedef struct by_device_opts {
+    by_backend backend;
+    int32_t n_threads; /* CPU backends; 0 = by_pool's default */
+    const char *isa;   /* cpu: highest instruction set to use ("avx2", ...), NULL = best */
+} by_device_opts;
+
+/* Errors: BY_EUNSUPPORTED (backend not in this build or no such device), BY_ENOMEM, BY_EINVAL. */
+by_status by_device_open(by_device **out, const by_device_opts *opts, by_err *err);
+/* NULL is allowed; all memory of the device must have been freed (asserted). */
+void by_device_close(by_device *dev);
+const char *by_device_name(const by_device *dev);
+by_backend by_device_backend(const by_device *dev);
+int32_t by_device_threads(const by_device *dev);
+
+/* Device memory, 64-byte aligned, zeroed. n >= 1. */
+by_status by_mem_alloc(by_mem **out, by_device *dev, size_t n, by_err *err);
+/* Makes read-only host bytes (a mapped shard) usable by operators: CPU backends use them in place, they must outlive the
+ * handle; a device with its own memory copies them. `keep_on_host` asks it not to (Engram tables). */
+by_status by_mem_import(by_mem **out, by_device *dev, const void *host, size_t n, bool keep_on_host, by_err *err);
+void by_mem_free(by_mem *mem);
+size_t by_mem_bytes(const by_mem *mem);
+
+/* Ordered with the operators. write: the source may be reused on return. read: waits. Ranges are asserted. */
+by_status by_mem_write(by_mem *mem, size_t off, const void *src, size_t n, by_err *err);
+by_status by_mem_read(void *dst, const by_mem *mem, size_t off, size_t n, by_err *err);
+by_status by_mem_zero(by_mem *mem, size_t off, size_t n, by_err *err);
+/* dst and src must not overlap. */
+by_status by_mem_copy(by_mem *dst, size_t dst_off, const by_mem *src, size_t src_off, size_t n, by_err *err);
+
+/* Contiguous tensor over [off, ...) of a buffer. */
+by_tensor by_tensor_make(by_mem *mem, int64_t off, by_dtype dtype, int64_t rows, int64_t cols);
+/* First n rows; rows [r, r + n). */
+by_tensor by_tensor_rows(by_tensor t, int64_t r, int64_t n);
+
+/* ---- the batch and the caches --------------------------------------------------------------------------------- */
+
+/* Device-resident description of a step; the counts are known to the host. All I32, one value a row unless said. */
+typedef struct by_batch {
+    int32_t n_rows, n_seqs;
+    by_tensor row_pos;   /* [n_rows] position in its sequence */
+    by_tensor row_seq;   /* [n_rows] index of its sequence in this step */
+    by_tensor row_image; /* [n_rows] 1 = the row belongs to a picture */
+    by_tensor seq_row0;  /* [n_seqs + 1] first row of each sequence */
+    by_tensor seq_pos0;  /* [n_seqs] position of that row: how much the caches hold */
+    by_tensor seq_slot;  /* [n_seqs] state slot */
+    by_tensor seq_blocks; /* [n_seqs, cols] block table: block id of each run of block_tokens tokens */
+} by_batch;
+
+/* How a KV vector is stored. Bytes of a d-wide vector: F32 4d, FP8 d + d/32, FP4 d/2 + d/16, IX4 d/2 + d/32. */
+typedef enum by_rec { BY_REC_F32, BY_REC_FP8, BY_REC_FP4, BY_REC_IX4 } by_rec;
+int64_t by_rec_bytes(by_rec rec, int64_t d);
+
+/* One layer's ring in the state slots: slot s, position p at off + s * slot_stride + (p mod len) * by_rec_bytes. */
+typedef struct by_ring {
+    by_mem *mem;
+    int64_t off, slot_stride;
+    int32_t len;
+    by_rec rec;
+} by_ring;
+
+/* One part of the block pool: entry e of a sequence lives in block table[e / per_block] at index e mod per_block.
+ * Block b's part starts at off + b * block_stride. F32, FP8, FP4: records one after another. IX4: all data (per_block *
+ * d/2 bytes), then all scales (per_block * d/32): a scan reads whole cache lines. */
+typedef struct by_pages {
+    by_mem *mem;
+    int64_t off, block_stride;
+    int32_t per_block;
+    by_rec rec;
+} by_pages;
+
+/* Entries that a compressor completes in this step. n may be 0. */
+typedef struct by_entries {
+    int32_t n;
+    by_tensor seq; /* [n] I32: index of the sequence in the step */
+    by_tensor idx; /* [n] I32: entry number c in its sequence */
+    by_tensor row; /* [n] I32: row of the entry's last token */
+} by_entries;
+
+/* ---- operators ------------------------------------------------------------------------------------------------ */
+
+/* cs[i] = (cos, sin) of fp32(pos[i] * pos_scale) * fp32(freq[j]), rounded to fp32 first. Source: model.md 4. */
+typedef struct by_rope_table_args {
+    by_tensor pos;  /* [n] I32 */
+    int32_t scale;  /* position = pos * scale: entries of a ratio-2 compressor use 2 */
+    by_tensor freq; /* [r/2] F32 */
+    by_tensor cs;   /* [n, r] F32: cos, sin interleaved */
+} by_rope_table_args;
+
+/* h[t] = m copies of embed[id[t]]; pre[t] = (1, 0, ...). Rows with id < 0 take image[-id - 1] instead. Ids were checked. */
+typedef struct by_embed_args {
+    by_tensor ids;   /* [T] I32 */
+    by_tensor table; /* [V, D] BF16 */
+    by_tensor image; /* [n, D] activation dtype or absent */
+    by_tensor h;     /* [T, m * D] */
+    by_tensor pre;   /* [T, m] F32 */
+    int32_t m;
+} by_embed_args;
+
+/* Hyper-connection, reading side. Source: model.md 3; golden ops/hyper_connections.
+ * u = sum_i pre[i] h[i] (rounded to the activation dtype), y = rmsnorm(u) * norm. */
+typedef struct by_hc_mix_args {
+    by_tensor h;         /* [T, m * D] */
+    by_tensor pre;       /* [T, m] F32, from the previous sublayer */
+    by_tensor fn;        /* [m (m + 2), m * D] F32 or BF16 */
+    by_tensor base;      /* [m (m + 2)] F32, one row */
+    by_tensor scale;     /* [3] F32, one row */
+    by_tensor norm;      /* [D] BF16, one row */
+    by_tensor y;         /* [T, D] activation dtype */
+    by_tensor y_a8;      /* [T, D] A8 or absent */
+    by_tensor next_pre;  /* [T, m] F32; may be `pre` itself */
+    by_tensor post;      /* [T, m] F32 */
+    by_tensor comb;      /* [T, m * m] F32 */
+    int32_t m, iters;
+    float norm_eps, hc_eps;
+} by_hc_mix_args;
+
+/* Hyper-connection, writing side: h[j] = post[j] * out + sum_i comb[i][j] h[i], in place. */
+typedef struct by_hc_post_args {
+    by_tensor h;    /* [T, m * D] */
+    by_tensor out;  /* [T, D] activation dtype */
+    by_tensor post; /* [T, m] F32 */
+    by_tensor comb; /* [T, m * m] F32 */
+    int32_t m;
+} by_hc_post_args;
+
+/* y = rmsnorm(sum_i pre[i] h[i]) of chosen rows. The sum is rounded to the activation dtype before the norm. */
+typedef struct by_hc_close_args {
+    by_tensor h, pre, norm;
+    by_tensor rows; /* [n] I32: which rows */
+    by_tensor y;    /* [n, D] activation dtype */
+    int32_t m;
+    float eps;
+} by_hc_close_args;
+
+#define BY_MATMUL_PARTS 6
+/* y_p = x w_p^T for several weights that share x. With groups G > 1, x is [T, G * k] and output rows g * n/G .. read
+ * x columns g * k .. only (block diagonal). Products exact, sums fp32 in an order that depends only on k and dtypes.
+ * x F32, BF16 or A8; w FP8_TILE, FP4_ROW, BF16, F32; y F32 or BF16. */
+typedef struct by_matmul_args {
+    by_tensor x;
+    int32_t n_parts, groups;
+    struct {
+        by_weight w;
+        by_tensor y;
+    } part[BY_MATMUL_PARTS];
+} by_matmul_args;
+
+/* y = rmsnorm(x) * norm; either output may be absent. */
+typedef struct by_rmsnorm_args {
+    by_tensor x;    /* [T, K] F32 or BF16 */
+    by_tensor norm; /* [K] BF16, one row */
+    by_tensor y;    /* [T, K] activation dtype or absent; may be x */
+    by_tensor y_a8; /* [T, K] A8 or absent */
+    float eps;
+} by_rmsnorm_args;
+
+/* x [T, K] F32 or BF16 -> A8. */
+typedef struct by_act8_args {
+    by_tensor x, y;
+} by_act8_args;
+
+/* Rotates the last r channels of each of `heads` vectors of x [T, heads * d], in place. cs [T, r]. */
+typedef struct by_rope_args {
+    by_tensor x, cs;
+    int32_t heads, d;
+} by_rope_args;
+
+/* rmsnorm (kv_norm) and rope of the window key, stored as records. Rounds to the activation dtype after each step. */
+typedef struct by_window_kv_args {
+    by_tensor x;    /* [T, d] activation dtype: wkv's output */
+    by_tensor norm; /* [d] BF16 */
+    by_tensor cs;   /* [T, r] */
+    by_tensor kv;   /* [T, by_rec_bytes] U8: records of this step's rows */
+    by_rec rec;
+    float eps;
+} by_window_kv_args;
+
+/* Copies the records of the last min(rows, ring.len) rows of each sequence into its ring. After attention. */
+typedef struct by_ring_store_args {
+    by_batch batch;
+    by_tensor kv; /* [T, by_rec_bytes] U8 */
+    by_ring ring;
+} by_ring_store_args;
+
+/* Compressor: the entries that this step completes -> latents (normed, not rotated). Source: model.md 6.
+ * ratio 1: latent = rmsnorm(v[row]). ratio 2: per channel softmax over the scores of the pair, pooled (rounded to the
+ * activation dtype), rmsnorm; the first token of a pair comes from the step or from the tail ring. Then writes the last
+ * min(rows, tail_len) tokens' (v, s) to the tail: slot p mod tail_len, d floats of v then d of s. */
+typedef struct by_compress_args {
+    by_batch batch;
+    by_entries entries;
+    by_tensor v;      /* [T, d] ratio 1: activation dtype, ratio 2: F32 */
+    by_tensor s;      /* [T, d] F32, ratio 2 only */
+    by_tensor norm;   /* [d] BF16 */
+    by_tensor latent; /* [n entries, d] activation dtype */
+    by_mem *tail;     /* ratio 2: slot s, ring place i at tail_off + s * tail_stride + i * 8 d */
+    int64_t tail_off, tail_stride;
+    int32_t tail_len, ratio;
+    float eps;
+} by_compress_args;
+
+/* Stores entries: main = rope(latent), index key = rope(rmsnorm(ik; k_norm)). Rounds to the activation dtype in between. */
+typedef struct by_entry_store_args {
+    by_batch batch;
+    by_entries entries;
+    by_tensor latent; /* [n, d] */
+    by_tensor ik;     /* [n, ix_d] activation dtype: wk's output */
+    by_tensor k_norm; /* [ix_d] BF16 */
+    by_tensor cs;     /* [n, r] of the entries' positions */
+    by_pages main, index;
+    float eps;
+} by_entry_store_args;
+
+/* Index queries: rope, then the index format. q [T, heads * d] in; out [T, heads * d] F32 or IX4 rows [T * heads, d]. */
+typedef struct by_index_query_args {
+    by_tensor q, cs;
+    by_tensor out;
+    int32_t heads, d;
+} by_index_query_args;
+
+typedef enum by_candidates {
+    BY_CAND_NONE,   /* all visible entries */
+    BY_CAND_SOURCE, /* all visible entries; also writes the candidate blocks */
+    BY_CAND_INSIDE  /* only entries inside the candidate blocks */
+} by_candidates;
+
+/* Index scores and top-k. Source: model.md 7; golden ops/indexer. Of equal scores the lower entry wins; +0 and -0 rank
+ * equal. sel row: count, then the chosen entries ascending; count -1 = every visible entry (n <= topk). cand row: count,
+ * then block numbers ascending; count -1 = all. round_bf16: scores are rounded to bf16 before ranking. */
+typedef struct by_index_select_args {
+    by_batch batch;
+    by_tensor q;       /* index queries as by_index_query_args.out */
+    by_tensor weights; /* [T, heads] activation dtype */
+    float scale;       /* (heads * d)^-0.5 */
+    by_pages keys;
+    by_tensor sel;     /* [T, 1 + topk] I32 */
+    by_tensor cand;    /* [T, 1 + cand_blocks] I32 or absent */
+    by_candidates mode;
+    int32_t heads, d, ratio, topk, cand_blocks, cand_block_size;
+    bool round_bf16;
+    int32_t n_entries_max; /* most visible entries of any row, for scratch */
+    by_tensor scores;      /* tests: [T, n_entries_max] F32, every visible entry's score; usually absent */
+} by_index_select_args;
+
+/* Attention over window and selected entries, with sinks; un-rotates the result. Source: model.md 5; golden
+ * ops/attention. Keys are values too. Order of keys: window by position, then entries ascending. */
+typedef struct by_attention_args {
+    by_batch batch;
+    by_tensor q;    /* [T, heads * d] activation dtype */
+    by_tensor cs;   /* [T, r]: the query's rotation, undone on the output */
+    by_tensor kv;   /* [T, by_rec_bytes] U8: this step's window records */
+    by_ring ring;   /* older window records */
+    by_pages main;  /* mem NULL: window only */
+    by_tensor sel;  /* as written by index_select */
+    by_tensor sink; /* [heads] F32, one row */
+    by_tensor o;    /* [T, heads * d] A8 or F32 */
+    int32_t heads, d, window, ratio;
+    float scale;
+} by_attention_args;
+
+/* Router. Source: model.md 8; golden ops/router. idx in descending order of score + bias, ties by lower expert. */
+typedef struct by_router_args {
+    by_tensor x;       /* [T, D] activation dtype */
+    by_tensor gate;    /* [E, D] BF16 or F32 */
+    by_tensor bias;    /* [E] F32, one row */
+    by_tensor bias_vl; /* [E] F32 for rows with row_image, or absent */
+    by_tensor row_image;
+    by_tensor idx;    /* [T, k] I32 */
+    by_tensor weight; /* [T, k] F32 */
+    int32_t k;
+    bool norm_topk;
+    float routed_scale;
+} by_router_args;
+
+typedef struct by_expert {
+    by_weight w1, w3, w2; /* [I, D], [I, D], [D, I] */
+} by_expert;
+
+/* Routed and shared experts. Source: model.md 8; golden ops/moe. For each chosen expert (in the order of idx):
+ * a = swiglu(w1 x, w3 x) * weight, w2 act8(a) in the activation dtype; summed in fp32 in slot order, then the shared
+ * expert (weight 1), stored once. limit 0 = no clamp. quant: act8 in front of w2. */
+typedef struct by_moe_args {
+    by_tensor x; /* [T, D] A8 or F32 */
+    by_tensor idx, weight;
+    const by_expert *experts; /* [n_experts], host array of descriptors, constant for the model's life */
+    int32_t n_experts;
+    const by_expert *shared; /* or NULL */
+    by_tensor y;             /* [T, D] activation dtype */
+    int32_t inner;           /* I */
+    float limit;
+    bool quant;
+} by_moe_args;
+
+/* Engram rows: hash of each row's n-gram, gather, concatenation. Source: model.md 9.3. */
+typedef struct by_engram_args {
+    by_tensor grams; /* [T, n] I32: compressed ids of positions p, p-1, ..., padded by the host */
+    by_tensor mult;  /* [n] I64, one row */
+    by_tensor prime; /* [n - 1, heads] I64 */
+    by_tensor base;  /* [n - 1, heads] I64: first table row of each column */
+    by_weight table; /* [rows, d] FP8_ROW */
+    by_tensor e;     /* [T, (n - 1) * heads * d] A8 (bytes taken as they are) or F32 */
+    by_tensor row_idx; /* tests: [T, (n - 1) * heads] I64; usually absent */
+} by_engram_args;
+
+/* Engram gate and write-back on the streams, in place. Source: model.md 9.4; golden ops/engram gate. */
+typedef struct by_engram_gate_args {
+    by_tensor h;         /* [T, m * D] */
+    by_tensor kv;        /* [T, (m + 1) * D] F32 */
+    by_tensor q_weight, k_weight; /* [m, D] BF16 */
+    by_tensor row_image; /* rows with 1 keep h */
+    int32_t m;
+    float eps;
+} by_engram_gate_args;
+
+#define BY_OP_TABLE(X)                                                                                                 \
+    X(rope_table) X(embed) X(hc_mix) X(hc_post) X(hc_close) X(matmul) X(rmsnorm) X(act8) X(rope) X(window_kv)          \
+    X(ring_store) X(compress) X(entry_store) X(index_query) X(index_select) X(attention) X(router) X(moe) X(engram)    \
+    X(engram_gate)
+
+typedef struct by_ops {
+#define BY_OP_FIELD(name) by_status (*name)(by_device *dev, const by_##name##_args *args, by_err *err);
+    BY_OP_TABLE(BY_OP_FIELD)
+#undef BY_OP_FIELD
+} by_ops;
+
+/* by_op_NAME(dev, &args, err): runs an operator. Errors: BY_ENOMEM (scratch), BY_EDEVICE, BY_EUNSUPPORTED (a dtype that
+ * this backend has no kernel for). Shapes are asserted. */
+#define BY_OP_DECL(name) by_status by_op_##name(by_device *dev, const by_##name##_args *args, by_err *err);
+BY_OP_TABLE(BY_OP_DECL)
+#undef BY_OP_DECL
+
+/* The table of a device, for tests and for backends that replace some operators of another. */
+const by_ops *by_device_ops(const by_device *dev);
+
+#endif
