@@ -19,6 +19,7 @@
 #define BY_LIMIT_HEADS 1024
 #define BY_LIMIT_HEAD_DIM 4096
 #define BY_LIMIT_VOCAB 2000000
+#define BY_LIMIT_TOKEN_BYTES 4096            /* one token's text; the published file's longest has 128 */
 #define BY_LIMIT_EXPERTS 65536
 #define BY_LIMIT_EXPERTS_PER_TOKEN 64
 #define BY_LIMIT_HC_MULT 8
