@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "json/json.h"
 #include "recipe/conversation.h"
+#include "recipe/specials.h"
 
 typedef enum by_api_kind { BY_API_CHAT, BY_API_RESPONSES, BY_API_MESSAGES, BY_API_COMPLETIONS } by_api_kind;
 typedef enum by_api_profile { BY_API_PARITY, BY_API_SERVER } by_api_profile;
@@ -106,7 +107,7 @@ typedef struct by_api_converted {
     by_recipe_version version;
     bool stream, include_usage;
     by_recipe_conversation conversation;
-    by_recipe_parsing parsing;
+    by_parser_opts parsing; /* stops and spellings live in the arena */
     by_api_inference inference;
     by_api_echo echo; /* Responses */
     const by_api_namespace *namespaces;

@@ -30,11 +30,11 @@ const char *by_recipe_effort_name(by_recipe_effort v) {
 
 static const char *const stage_names[] = {NULL, "reasoning_start", "reasoning_continuation", "content_continuation"};
 
-const char *by_recipe_stage_name(by_recipe_stage v) { return NAME_OF(stage_names, v); }
+const char *by_recipe_stage_name(by_stage v) { return NAME_OF(stage_names, v); }
 
-bool by_recipe_stage_by_name(by_str name, by_recipe_stage *out) {
+bool by_recipe_stage_by_name(by_str name, by_stage *out) {
     for (int i = BY_STAGE_REASONING_START; i <= BY_STAGE_CONTENT_CONTINUATION; i++)
-        if (by_str_eqz(name, stage_names[i])) return *out = (by_recipe_stage)i, true;
+        if (by_str_eqz(name, stage_names[i])) return *out = (by_stage)i, true;
     return false;
 }
 

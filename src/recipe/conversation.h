@@ -1,4 +1,4 @@
-/* conversation.h - what a prompt is made of, and what the parser of the answer must know.
+/* conversation.h - what a prompt is made of. What the parser of the answer must know is a by_parser_opts (parser.h).
  *
  * A conversation is plain data: it borrows every string, array and JSON value (from the request's arena, or wherever the
  * caller keeps them) and owns nothing. Read-only once built, so any number of threads may render it. */
@@ -10,7 +10,7 @@
 
 #include "base/str.h"
 #include "json/json.h"
-#include "recipe/specials.h"
+#include "recipe/parser.h"
 
 typedef enum by_recipe_version { BY_RECIPE_V41, BY_RECIPE_V4 } by_recipe_version;
 
@@ -93,36 +93,17 @@ typedef struct by_recipe_conversation {
     by_str regex;          /* BY_FORMAT_REGEX */
 } by_recipe_conversation;
 
-/* Where the answer begins. NONE: thinking is off. */
-typedef enum by_recipe_stage {
-    BY_STAGE_NONE,
-    BY_STAGE_REASONING_START,        /* a fresh turn: leading newlines are dropped */
-    BY_STAGE_REASONING_CONTINUATION, /* behind a prefix without content */
-    BY_STAGE_CONTENT_CONTINUATION    /* behind a prefix with content */
-} by_recipe_stage;
-
-/* Settings of the output parser. */
-typedef struct by_recipe_parsing {
-    bool parse_tool_calls;
-    bool starts_in_tool_calls; /* the prompt opened the block (tool choice required) */
-    bool parse_json_output;    /* JSON mode: text around the JSON becomes blanks */
-    by_recipe_stage initial_stage;
-    const by_str *stop; /* stop strings, n_stop of them; empty ones are ignored */
-    uint32_t n_stop;
-    const by_recipe_specials *specials; /* NULL = default spellings */
-} by_recipe_parsing;
-
 /* Words as the vectors and the APIs spell them ("reasoning_start", "json_object"...); NULL for UNSET and NONE stages. */
 const char *by_recipe_role_name(by_recipe_role v);
 const char *by_recipe_detail_name(by_recipe_detail v);
 const char *by_recipe_choice_name(by_recipe_choice v);
 const char *by_recipe_format_name(by_recipe_format v);
 const char *by_recipe_effort_name(by_recipe_effort v); /* "low", ..., "number" */
-const char *by_recipe_stage_name(by_recipe_stage v);
+const char *by_recipe_stage_name(by_stage v);
 const char *by_recipe_version_name(by_recipe_version v); /* "v4.1-flash", "v4-pro" */
 
 /* The stage of such a word; false when unknown. */
-bool by_recipe_stage_by_name(by_str name, by_recipe_stage *out);
+bool by_recipe_stage_by_name(by_str name, by_stage *out);
 
 /* No text and no image. */
 bool by_recipe_text_is_empty(by_recipe_text t);
