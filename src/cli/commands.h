@@ -4,6 +4,7 @@
 #define BY_CLI_COMMANDS_H
 
 #define BY_COMMAND_TABLE(X)                                                                        \
+    X(conform, "answer rows of test vectors")                                                      \
     X(version, "print the version and what this build contains")
 
 #define BY_COMMAND_DECL(name, help) int by_cmd_##name(int argc, char **argv);

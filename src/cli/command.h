@@ -1,0 +1,51 @@
+/* command.h - what every command begins with: flags, `--help`, the model's folder, reading lines. One thread. */
+#ifndef BY_CLI_COMMAND_H
+#define BY_CLI_COMMAND_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "cli/args.h"
+
+/* How a command is called, for its help. */
+typedef struct by_usage {
+    const char *name;  /* "tokenize" */
+    const char *args;  /* behind the name in the usage line: "[flags] [TEXT]" */
+    const char *about; /* a paragraph, lines ending in \n; may be NULL */
+} by_usage;
+
+/* Reads the flags. True when the command shall run; otherwise *exit_code is set: 0 after `--help` or `-h` (printed to
+ * stdout), 2 after wrong usage (told on stderr). pos, pos_max, n_pos as in by_args_parse. */
+bool by_command_begin(const by_usage *usage, const by_flag *flags, int n_flags, int argc, char **argv, const char **pos,
+                      int pos_max, int *n_pos, int *exit_code);
+
+/* Prints "bathyc NAME: message" to stderr and returns 1. */
+int by_command_fail(const by_usage *usage, const by_err *err);
+
+/* The model's folder: `given` (a flag's value) if not NULL, else the environment's BATHYC_MODEL, else the tiny model of
+ * the source tree, else the one of the installation. Appended to out with a closing NUL that is not counted.
+ * Errors: BY_EMISSING (there is none, or the folder does not exist), BY_ENOMEM. */
+by_status by_command_model_dir(by_buf *out, const char *given, by_err *err);
+
+/* The tokenizer's file: `tokenizer` if not NULL, else tokenizer.json in the model's folder. */
+by_status by_command_tokenizer_file(by_buf *out, const char *tokenizer, const char *model, by_err *err);
+
+/* ---- lines ---- */
+
+/* Lines of a file or of standard input ("-"), read as they come: a line is handed out as soon as its end has arrived. */
+typedef struct by_line_reader {
+    int fd;
+    size_t at; /* of the next line in buf */
+    size_t n_lines; /* handed out so far: the number of the last line, from 1 */
+    bool ended;
+    by_buf buf;
+} by_line_reader;
+
+/* Errors: BY_EMISSING, BY_EIO, with the path. */
+by_status by_line_reader_open(by_line_reader *r, const char *path, by_err *err);
+void by_line_reader_close(by_line_reader *r);
+
+/* The next line without \n, valid until the next call; BY_END behind the last one.
+ * Errors: BY_EIO, BY_ELIMIT (a line over BY_LIMIT_REQUEST_BYTES), BY_ENOMEM. */
+by_status by_line_reader_next(by_line_reader *r, by_str *line, by_err *err);
+
+#endif
