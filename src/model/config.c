@@ -4,6 +4,7 @@
  * nonsense. Keys that only select a variant this program does not have are refused unless they hold the known value. */
 #include "model/config.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -177,6 +178,14 @@ static void read_trunk(by_config_reader *r, by_config *c) {
     check_trunk(r, c);
 }
 
+/* Six tensors an expert: the table of tensors must stay below what a checkpoint may hold. */
+static void check_tensor_count(by_config_reader *r, const by_config *c) {
+    int64_t n = 6 * ((int64_t)c->n_layers * c->n_experts + (int64_t)c->draft.n_layers * c->draft.n_experts);
+    if (n > BY_LIMIT_ST_TENSORS)
+        by_problems_add(r->problems, "n_routed_experts: all layers together need %" PRId64 " expert tensors, at most %d are allowed",
+                        n, BY_LIMIT_ST_TENSORS);
+}
+
 static void read_all(by_config_reader *r, by_config *c) {
     check_architecture(r);
     if (r->problems->n > 0) return; /* of another model every other line would be noise */
@@ -186,6 +195,7 @@ static void read_all(by_config_reader *r, by_config *c) {
     by_config_read_draft(r, c);
     by_config_read_vision(r, c);
     by_config_read_layers(r, c);
+    check_tensor_count(r, c);
 }
 
 by_status by_config_parse(by_config *out, by_str text, by_problems *problems, by_err *err) {

@@ -282,6 +282,7 @@ static const bad_case bad_cases[] = {
     {"o_groups", "3", "num_attention_heads: 4 is not a multiple of 3"},
     {"num_experts_per_tok", "9", "num_experts_per_tok: 9 is above n_routed_experts 8"},
     {"num_experts_per_tok", "65", "num_experts_per_tok: 65 is outside 1..64"},
+    {"n_routed_experts", "65536", "n_routed_experts: all layers together need 3932268 expert tensors"},
     {"dspark_num_experts_per_tok", "7", "dspark_num_experts_per_tok: 7 is above dspark_n_routed_experts 6"},
     /* layers */
     {"compress_ratios", "[0, 0, 2, 2, 2, 2, 1, 1, 1, 1]", "compress_ratios: 10 entries, but"},
