@@ -57,10 +57,15 @@ by_tensor by_tensor_rows(by_tensor t, int64_t r, int64_t n) {
 
 /* ---- devices -------------------------------------------------------------------------------------------------- */
 
+#ifndef BATHYC_CUDA
+by_status by_ops_cuda_open(by_device *dev, by_err *err) {
+    (void)dev;
+    return BY_FAIL(err, BY_EUNSUPPORTED, "backend cuda: not in this build");
+}
+#endif
+
 by_status by_device_open(by_device **out, const by_device_opts *opts, by_err *err) {
     *out = NULL;
-    if (opts->backend == BY_BACKEND_CUDA)
-        return BY_FAIL(err, BY_EUNSUPPORTED, "backend cuda: not in this build");
     if (opts->n_threads < 0 || opts->n_threads > BY_LIMIT_THREADS)
         return BY_FAIL(err, BY_EINVAL, "threads: %d is outside 0..%d", opts->n_threads, BY_LIMIT_THREADS);
     by_device *dev = by_alloc_zero(BY_MEM_TENSOR, sizeof *dev);
@@ -70,6 +75,8 @@ by_status by_device_open(by_device **out, const by_device_opts *opts, by_err *er
     by_status status = BY_OK;
     if (opts->backend == BY_BACKEND_CPU) {
         status = by_ops_cpu_table(&dev->ops, &dev->name, opts->isa, err);
+    } else if (opts->backend == BY_BACKEND_CUDA) {
+        status = by_ops_cuda_open(dev, err);
     } else {
         dev->ops = by_ops_ref;
         dev->name = opts->backend == BY_BACKEND_GUARD ? "guard" : "ref";
@@ -85,6 +92,7 @@ by_status by_device_open(by_device **out, const by_device_opts *opts, by_err *er
 void by_device_close(by_device *dev) {
     if (!dev) return;
     assert(!dev->mems && "memory of this device is still in use");
+    if (dev->vt) dev->vt->close(dev);
     by_free(dev->scratch);
     by_free(dev);
 }
@@ -143,7 +151,7 @@ static void guard_unmap(by_mem *m) {
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
-static by_status mem_create(by_mem **out, by_device *dev, const void *host, size_t n, by_err *err) {
+static by_status mem_create(by_mem **out, by_device *dev, const void *host, size_t n, bool keep_on_host, by_err *err) {
     *out = NULL;
     if (n == 0) return BY_FAIL(err, BY_EINVAL, "device memory of 0 bytes");
     by_mem *m = by_alloc_zero(BY_MEM_TENSOR, sizeof *m);
@@ -152,7 +160,9 @@ static by_status mem_create(by_mem **out, by_device *dev, const void *host, size
     m->bytes = n;
     m->imported = host != NULL;
     by_status status = BY_OK;
-    if (dev->backend == BY_BACKEND_GUARD) {
+    if (dev->vt) {
+        status = dev->vt->alloc(m, host, keep_on_host, err);
+    } else if (dev->backend == BY_BACKEND_GUARD) {
         status = guard_map(m, host, n, err);
     } else if (host) {
         m->ptr = (unsigned char *)(uintptr_t)host;
@@ -174,19 +184,19 @@ static by_status mem_create(by_mem **out, by_device *dev, const void *host, size
 }
 
 by_status by_mem_alloc(by_mem **out, by_device *dev, size_t n, by_err *err) {
-    return mem_create(out, dev, NULL, n, err);
+    return mem_create(out, dev, NULL, n, false, err);
 }
 
 by_status by_mem_import(by_mem **out, by_device *dev, const void *host, size_t n, bool keep_on_host, by_err *err) {
-    (void)keep_on_host; /* all memory of these backends is host memory */
-    return mem_create(out, dev, host, n, err);
+    return mem_create(out, dev, host, n, keep_on_host, err);
 }
 
 void by_mem_free(by_mem *m) {
     if (!m) return;
     *m->link = m->next;
     if (m->next) m->next->link = m->link;
-    if (m->map_bytes) guard_unmap(m);
+    if (m->dev->vt) m->dev->vt->free(m);
+    else if (m->map_bytes) guard_unmap(m);
     else if (!m->imported) by_free(m->ptr);
     by_free(m);
 }
@@ -194,8 +204,8 @@ void by_mem_free(by_mem *m) {
 size_t by_mem_bytes(const by_mem *mem) { return mem->bytes; }
 
 by_status by_mem_write(by_mem *mem, size_t off, const void *src, size_t n, by_err *err) {
-    (void)err;
     assert(!mem->imported && off <= mem->bytes && n <= mem->bytes - off);
+    if (mem->dev->vt) return mem->dev->vt->write(mem, off, src, n, err);
     guard_set(mem->dev, true);
     if (n) memcpy(mem->ptr + off, src, n);
     guard_set(mem->dev, false);
@@ -203,8 +213,8 @@ by_status by_mem_write(by_mem *mem, size_t off, const void *src, size_t n, by_er
 }
 
 by_status by_mem_read(void *dst, const by_mem *mem, size_t off, size_t n, by_err *err) {
-    (void)err;
     assert(off <= mem->bytes && n <= mem->bytes - off);
+    if (mem->dev->vt) return mem->dev->vt->read(dst, mem, off, n, err);
     guard_set(mem->dev, true);
     if (n) memcpy(dst, mem->ptr + off, n);
     guard_set(mem->dev, false);
@@ -212,8 +222,8 @@ by_status by_mem_read(void *dst, const by_mem *mem, size_t off, size_t n, by_err
 }
 
 by_status by_mem_zero(by_mem *mem, size_t off, size_t n, by_err *err) {
-    (void)err;
     assert(!mem->imported && off <= mem->bytes && n <= mem->bytes - off);
+    if (mem->dev->vt) return mem->dev->vt->zero(mem, off, n, err);
     guard_set(mem->dev, true);
     memset(mem->ptr + off, 0, n);
     guard_set(mem->dev, false);
@@ -221,9 +231,9 @@ by_status by_mem_zero(by_mem *mem, size_t off, size_t n, by_err *err) {
 }
 
 by_status by_mem_copy(by_mem *dst, size_t dst_off, const by_mem *src, size_t src_off, size_t n, by_err *err) {
-    (void)err;
     assert(dst->dev == src->dev && !dst->imported);
     assert(dst_off <= dst->bytes && n <= dst->bytes - dst_off && src_off <= src->bytes && n <= src->bytes - src_off);
+    if (dst->dev->vt) return dst->dev->vt->copy(dst, dst_off, src, src_off, n, err);
     guard_set(dst->dev, true);
     if (n) memcpy(dst->ptr + dst_off, src->ptr + src_off, n);
     guard_set(dst->dev, false);

@@ -19,8 +19,22 @@ struct by_mem {
 
 struct by_pool;
 
+/* Memory of a backend that has its own: called by by_mem_* in place of the host functions, arguments already checked.
+ * alloc fills m->ptr (an address of the device) for m->bytes, zeroed or with a copy of host bytes. */
+typedef struct by_mem_vt {
+    void (*close)(by_device *dev);
+    by_status (*alloc)(by_mem *m, const void *host, bool keep_on_host, by_err *err);
+    void (*free)(by_mem *m);
+    by_status (*write)(by_mem *m, size_t off, const void *src, size_t n, by_err *err);
+    by_status (*read)(void *dst, const by_mem *m, size_t off, size_t n, by_err *err);
+    by_status (*zero)(by_mem *m, size_t off, size_t n, by_err *err);
+    by_status (*copy)(by_mem *dst, size_t dst_off, const by_mem *src, size_t src_off, size_t n, by_err *err);
+} by_mem_vt;
+
 struct by_device {
     by_backend backend;
+    const by_mem_vt *vt; /* NULL: host memory */
+    void *impl;          /* the backend's own state */
     by_ops ops;
     const char *name;
     struct by_pool *pool; /* NULL: one thread */
@@ -35,6 +49,9 @@ extern const by_ops by_ops_ref;
 
 /* Fills the table of the cpu backend for an instruction set (NULL = best here). BY_EINVAL for an unknown name. */
 by_status by_ops_cpu_table(by_ops *out, const char **name, const char *isa, by_err *err);
+
+/* Fills ops, vt, impl and name. Without BATHYC_CUDA: BY_EUNSUPPORTED, as on a machine without a device. */
+by_status by_ops_cuda_open(by_device *dev, by_err *err);
 
 /* At least n bytes, 64-byte aligned, valid until the next call; kept by the device, so that steady state allocates
  * nothing. NULL with err set when memory is out. */
