@@ -282,7 +282,6 @@ static const bad_case bad_cases[] = {
     {"o_groups", "3", "num_attention_heads: 4 is not a multiple of 3"},
     {"num_experts_per_tok", "9", "num_experts_per_tok: 9 is above n_routed_experts 8"},
     {"num_experts_per_tok", "65", "num_experts_per_tok: 65 is outside 1..64"},
-    {"n_routed_experts", "65536", "n_routed_experts: all layers together need 3932268 expert tensors"},
     {"dspark_num_experts_per_tok", "7", "dspark_num_experts_per_tok: 7 is above dspark_n_routed_experts 6"},
     /* layers */
     {"compress_ratios", "[0, 0, 2, 2, 2, 2, 1, 1, 1, 1]", "compress_ratios: 10 entries, but"},
@@ -365,6 +364,14 @@ static void several_problems_are_reported_together(void **state) {
         if (!strstr(text, expect[i])) fail_msg("'%s' is missing in '%s'", expect[i], text);
     assert_non_null(strstr(err.msg, "problems"));
     by_problems_deinit(&problems);
+}
+
+static void more_experts_than_tensors_are_refused(void **state) {
+    (void)state;
+    static const pair over[] = {{"n_routed_experts", "65536"}, {"dspark_n_routed_experts", "65536"}};
+    by_err err = {0};
+    assert_int_equal(parse(&g_config, over, COUNT(over), NULL, &err), BY_EFORMAT);
+    assert_non_null(strstr(err.msg, "n_routed_experts: all layers together need 5111808 expert tensors"));
 }
 
 static void text_that_is_not_a_json_object_is_refused(void **state) {
@@ -452,6 +459,7 @@ int main(void) {
         cmocka_unit_test(a_window_only_model_needs_no_index_keys),
         cmocka_unit_test(each_bad_value_is_refused_with_its_key),
         cmocka_unit_test(several_problems_are_reported_together),
+        cmocka_unit_test(more_experts_than_tensors_are_refused),
         cmocka_unit_test(text_that_is_not_a_json_object_is_refused),
         cmocka_unit_test(a_missing_file_names_its_path),
         cmocka_unit_test(every_failing_allocation_is_survived),
