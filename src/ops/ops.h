@@ -350,7 +350,7 @@ typedef struct by_moe_args {
     int32_t n_experts;
     const by_expert *shared; /* or NULL */
     by_tensor y;             /* [T, D] activation dtype */
-    int32_t inner;           /* I */
+    int32_t inner;           /* I of the routed experts; the shared expert's is its own weight's */
     float limit;
     bool quant;
 } by_moe_args;

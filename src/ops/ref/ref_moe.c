@@ -61,7 +61,7 @@ static void product(float *y, const float *x, int64_t T, int64_t ld, const int32
 /* out[i] = expert(x[rows[i]]) with routing weight weight[i] (NULL: 1), [n, D]. */
 static void run_expert(const moe_scratch *s, const by_expert *e, int64_t n, const int32_t *rows, const float *weight,
                        float *out) {
-    int64_t D = s->a->x.cols, I = s->a->inner;
+    int64_t D = s->a->x.cols, I = e->w1.w.rows; /* the shared expert may be wider */
     product(s->gate, s->x, n, D, rows, &e->w1, s->row, s->act);
     product(s->in, s->x, n, D, rows, &e->w3, s->row, s->act);
     for (int64_t i = 0; i < n; i++) {
@@ -81,7 +81,8 @@ static void run_expert(const moe_scratch *s, const by_expert *e, int64_t n, cons
 }
 
 by_status by_ref_moe(by_device *dev, const by_moe_args *a, by_err *err) {
-    int64_t D = a->x.cols, I = a->inner, T = a->x.rows, k = a->idx.cols, wide = D > I ? D : I;
+    int64_t D = a->x.cols, T = a->x.rows, k = a->idx.cols;
+    int64_t I = a->shared && a->shared->w1.w.rows > a->inner ? a->shared->w1.w.rows : a->inner, wide = D > I ? D : I;
     size_t floats = (size_t)(T * D + wide + 2 * T * I + T * k * D + T * D + T) + (size_t)T * 2;
     float *x = by_device_scratch(dev, floats * 4, err);
     if (!x) return BY_ENOMEM;

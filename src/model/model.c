@@ -1,0 +1,144 @@
+/* model.c - see model.h. */
+#include "model/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "model/engram_hash.h"
+#include "model/rope_freq.h"
+#include "tok/token_map.h"
+
+const char *by_numerics_name(by_numerics n) {
+    static const char *const names[] = {"exact", "quantised", "deployed"};
+    return (unsigned)n < 3 ? names[n] : "?";
+}
+
+int32_t by_model_source_index(const by_model *m, int32_t layer) {
+    int32_t i = 0;
+    for (int32_t l = 0; l < layer; l++) i += m->cfg.layers[l].is_kv_source;
+    return i;
+}
+
+/* Compressed token ids: from the tokenizer, or the identity when the config asks for no compression. */
+static by_status compress_tokens(by_model *m, const char *dir, by_err *err) {
+    const by_config *c = &m->cfg;
+    if (c->engram.n_layers == 0) return BY_OK;
+    m->compressed = by_alloc(BY_MEM_MODEL, (size_t)c->vocab_size * 4);
+    if (!m->compressed) return BY_FAIL(err, BY_ENOMEM, "out of memory for the table of compressed tokens");
+    if (c->engram.compressed_vocab_size == 0 || (c->engram.compressed_vocab_size == c->vocab_size && !m->tok)) {
+        for (int32_t i = 0; i < c->vocab_size; i++) m->compressed[i] = i;
+    } else {
+        if (!m->tok)
+            return BY_FAIL(err, BY_EMISSING, "%s/tokenizer.json: needed, since engram_compressed_vocab_size is %d", dir,
+                           c->engram.compressed_vocab_size);
+        int32_t n = 0;
+        BY_TRY(by_tok_compressed_ids(m->tok, m->compressed, c->vocab_size, &n, err));
+        if (n != c->engram.compressed_vocab_size)
+            return BY_FAIL(err, BY_EFORMAT, "%s/tokenizer.json: %d distinct compressed tokens, config.json says %d", dir, n,
+                           c->engram.compressed_vocab_size);
+    }
+    m->engram_pad = m->compressed[c->engram.pad_token_id];
+    return BY_OK;
+}
+
+/* Writes n bytes of a constant table and returns its tensor. */
+static by_status put(by_model *m, int64_t *at, by_tensor *out, by_dtype dtype, int64_t rows, int64_t cols, const void *src,
+                     by_err *err) {
+    *out = by_tensor_make(m->tables, *at, dtype, rows, cols);
+    int64_t bytes = rows * out->stride;
+    BY_TRY(by_mem_write(m->tables, (size_t)*at, src, (size_t)bytes, err));
+    *at += (bytes + 63) / 64 * 64;
+    return BY_OK;
+}
+
+static by_status make_tables(by_model *m, by_err *err) {
+    const by_config *c = &m->cfg;
+    const by_engram_config *e = &c->engram;
+    int64_t cols = (int64_t)(e->max_ngram > 1 ? e->max_ngram - 1 : 0) * e->n_heads;
+    int64_t bytes = 2 * (c->rope_dim * 2 + 64) + e->n_layers * (16 * cols + 8 * BY_LIMIT_NGRAM + 192);
+    BY_TRY(by_mem_alloc(&m->tables, m->dev, (size_t)bytes, err));
+    float freq[BY_LIMIT_HEAD_DIM / 2];
+    int64_t at = 0;
+    by_rope_freq(freq, c, false);
+    BY_TRY(put(m, &at, &m->freq_window, BY_F32, 1, c->rope_dim / 2, freq, err));
+    by_rope_freq(freq, c, true);
+    BY_TRY(put(m, &at, &m->freq_compressed, BY_F32, 1, c->rope_dim / 2, freq, err));
+    int64_t vocab = e->compressed_vocab_size ? e->compressed_vocab_size : c->vocab_size;
+    for (int i = 0; i < e->n_layers; i++) {
+        int64_t mult[BY_LIMIT_NGRAM], prime[BY_LIMIT_NGRAM * BY_LIMIT_ENGRAM_HEADS], base[BY_LIMIT_NGRAM * BY_LIMIT_ENGRAM_HEADS];
+        by_engram_multipliers(mult, e->layer_ids[i], e->max_ngram, vocab);
+        int64_t sum = 0, n = 0;
+        for (int b = 0; b < e->max_ngram - 1; b++) {
+            for (int h = 0; h < e->n_heads; h++, n++) {
+                prime[n] = e->primes[i][b][h];
+                base[n] = sum;
+                sum += prime[n];
+            }
+        }
+        BY_TRY(put(m, &at, &m->engram_mult[i], BY_I64, 1, e->max_ngram, mult, err));
+        BY_TRY(put(m, &at, &m->engram_prime[i], BY_I64, e->max_ngram - 1, e->n_heads, prime, err));
+        BY_TRY(put(m, &at, &m->engram_base[i], BY_I64, e->max_ngram - 1, e->n_heads, base, err));
+    }
+    return BY_OK;
+}
+
+static by_status open_parts(by_model *m, const char *dir, const by_model_opts *opts, by_err *err) {
+    by_problems problems = {0};
+    by_status status = by_config_load(&m->cfg, dir, &problems, err);
+    if (status == BY_OK) status = by_checkpoint_open(&m->ck, dir, &m->cfg, &problems, err);
+    if (status == BY_OK && opts->check_weights)
+        status = by_checkpoint_check_values(m->ck, BY_CHECK_AUTO, NULL, &problems, err);
+    by_problems_deinit(&problems);
+    BY_TRY(status);
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+    if (n < 0 || (size_t)n >= sizeof path) return BY_FAIL(err, BY_EINVAL, "model path is too long");
+    if (by_file_exists(path)) BY_TRY(by_tok_open(&m->tok, path, NULL, err));
+    BY_TRY(compress_tokens(m, dir, err));
+    BY_TRY(make_tables(m, err));
+    return by_weights_bind(&m->w, &m->cfg, m->ck, m->dev, err);
+}
+
+by_status by_model_open(by_model **out, const char *dir, by_device *dev, const by_model_opts *opts, by_err *err) {
+    *out = NULL;
+    by_model *m = by_alloc_zero(BY_MEM_MODEL, sizeof *m);
+    if (!m) return BY_FAIL(err, BY_ENOMEM, "out of memory for a model");
+    m->dev = dev;
+    m->numerics = opts->numerics;
+    m->act = opts->numerics == BY_NUMERICS_DEPLOYED ? BY_BF16 : BY_F32;
+    m->quant = opts->numerics != BY_NUMERICS_EXACT;
+    by_status status = open_parts(m, dir, opts, err);
+    if (status < 0) {
+        by_model_close(m);
+        return status;
+    }
+    *out = m;
+    return BY_OK;
+}
+
+void by_model_close(by_model *m) {
+    if (!m) return;
+    by_weights_release(&m->w);
+    by_mem_free(m->tables);
+    by_tok_destroy(m->tok);
+    by_free(m->compressed);
+    by_checkpoint_close(m->ck);
+    by_free(m);
+}
+
+by_status by_model_kv_layout(by_kv_layout *out, const by_model *m, int32_t backtrack, by_err *err) {
+    const by_config *c = &m->cfg;
+    by_kv_spec s = {.n_rings = c->n_layers + c->draft.n_layers, .head_dim = c->head_dim, .index_dim = c->index_head_dim,
+                    .window = c->window, .backtrack = backtrack, .ring_rec = BY_REC_F32, .main_rec = BY_REC_F32,
+                    .index_rec = BY_REC_F32};
+    if (m->quant) {
+        s.ring_rec = BY_REC_FP8;
+        s.main_rec = c->fp4_sparse_kv ? BY_REC_FP4 : BY_REC_FP8;
+        s.index_rec = BY_REC_IX4;
+    }
+    for (int l = 0; l < c->n_layers; l++)
+        if (c->layers[l].is_kv_source) s.source_ratio[s.n_sources++] = c->layers[l].ratio;
+    return by_kv_layout_make(out, &s, err);
+}

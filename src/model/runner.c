@@ -1,0 +1,275 @@
+/* runner.c - buffers and the description of a step; the layers are in graph.c. */
+#include "model/runner.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "model/engram_hash.h"
+#include "model/runner_impl.h"
+
+/* ---- buffers -------------------------------------------------------------------------------------------------- */
+
+/* Lays tensors out one behind another; a first pass with mem NULL only counts. */
+typedef struct {
+    by_mem *mem;
+    int64_t at;
+} bump;
+
+static by_tensor take(bump *b, by_dtype dtype, int64_t rows, int64_t cols) {
+    int64_t stride = by_dtype_row_bytes(dtype, cols);
+    by_tensor t = {.mem = b->mem, .off = b->at, .stride = stride, .rows = rows, .cols = cols, .dtype = dtype};
+    b->at += (rows * stride + 63) / 64 * 64;
+    return t;
+}
+
+static int64_t wide(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static void lay_out(by_buffers *o, bump *b, const by_model *m, const by_runner_opts *opts) {
+    const by_config *c = &m->cfg;
+    by_dtype act = m->act;
+    int64_t T = opts->max_rows, D = c->hidden_size, M = c->hc_mult, hd = (int64_t)c->n_heads * c->head_dim;
+    int64_t od = (int64_t)c->o_groups * c->o_lora_rank, ix = wide(c->index_head_dim, 32), nix = wide(c->index_n_heads, 1);
+    int64_t pairs = T / 2 + opts->max_seqs;
+    *o = (by_buffers){0};
+    o->h = take(b, act, T, M * D);
+    o->pre = take(b, BY_F32, T, M);
+    o->post = take(b, BY_F32, T, M);
+    o->comb = take(b, BY_F32, T, M * M);
+    o->y = take(b, act, T, D);
+    o->qa = take(b, act, T, c->q_lora_rank);
+    o->q = take(b, act, T, hd);
+    o->kv_raw = take(b, act, T, c->head_dim);
+    o->kv = take(b, BY_U8, T, by_rec_bytes(m->quant ? BY_REC_FP8 : BY_REC_F32, c->head_dim));
+    o->v = take(b, BY_F32, T, c->head_dim);
+    o->s = take(b, BY_F32, T, c->head_dim);
+    o->latent = take(b, act, wide(T, pairs), c->head_dim);
+    o->ik = take(b, act, wide(T, pairs), ix);
+    o->iq = take(b, act, T, nix * ix);
+    o->iq_rec = m->quant ? take(b, BY_IX4, T * nix, ix) : take(b, BY_F32, T, nix * ix);
+    o->iw = take(b, act, T, nix);
+    o->sel = take(b, BY_I32, T, 1 + c->index_topk);
+    o->cand = take(b, BY_I32, T, 1 + wide(c->candidate_topk_blocks, 0));
+    o->o = take(b, m->quant ? BY_A8 : BY_F32, T, hd);
+    o->t = take(b, BY_F32, T, od);
+    o->out = take(b, act, T, D);
+    o->idx = take(b, BY_I32, T, c->n_experts_per_token);
+    o->weight = take(b, BY_F32, T, c->n_experts_per_token);
+    if (m->quant) {
+        o->y_q = take(b, BY_A8, T, D);
+        o->qr_q = take(b, BY_A8, T, c->q_lora_rank);
+        o->t_q = take(b, BY_A8, T, od);
+    } else {
+        o->qr = take(b, act, T, c->q_lora_rank);
+    }
+    if (c->engram.n_layers) {
+        int64_t e = (int64_t)(c->engram.max_ngram - 1) * c->engram.n_heads * c->engram.head_dim;
+        o->engram_e = take(b, m->quant ? BY_A8 : BY_F32, T, e);
+        o->engram_kv = take(b, BY_F32, T, (M + 1) * D);
+    }
+    o->cs_window = take(b, BY_F32, T, c->rope_dim);
+    o->cs_row = take(b, BY_F32, T, c->rope_dim);
+    o->cs_pair = take(b, BY_F32, pairs, c->rope_dim);
+    o->close = take(b, act, opts->max_logits, D);
+    o->logits = take(b, BY_F32, opts->max_logits, c->vocab_size);
+}
+
+static int64_t table_cols(const by_runner_opts *o) { return by_kv_blocks_for(o->max_context + o->max_rows); }
+
+/* int32 values that describe the largest step: rows, sequences, block tables, entries, grams, wanted rows. */
+static int64_t meta_ints(const by_model *m, const by_runner_opts *o) {
+    int64_t T = o->max_rows, B = o->max_seqs, pad = 16;
+    return 4 * (T + pad) + 3 * (B + 1 + pad) + B * table_cols(o) + pad + 4 * (T + pad) + 3 * (T / 2 + B + pad) +
+           T * wide(m->cfg.engram.max_ngram, 1) + pad + o->max_logits + pad;
+}
+
+int64_t by_runner_bytes(const by_model *m, const by_runner_opts *opts) {
+    by_buffers scratch;
+    bump b = {0};
+    lay_out(&scratch, &b, m, opts);
+    return b.at + 4 * meta_ints(m, opts);
+}
+
+static by_status check_opts(const by_runner_opts *o, by_err *err) {
+    if (o->max_rows < 1 || o->max_rows > BY_LIMIT_STEP_ROWS)
+        return BY_FAIL(err, BY_EINVAL, "rows of a step: %d is outside 1..%d", o->max_rows, BY_LIMIT_STEP_ROWS);
+    if (o->max_seqs < 1 || o->max_seqs > BY_LIMIT_SEQS || o->max_logits < 1 || o->max_logits > o->max_rows)
+        return BY_FAIL(err, BY_EINVAL, "a step of %d sequences with %d rows of logits", o->max_seqs, o->max_logits);
+    if (o->max_context < 1 || o->max_context > BY_LIMIT_CONTEXT)
+        return BY_FAIL(err, BY_EINVAL, "context: %lld is outside 1..%d", (long long)o->max_context, BY_LIMIT_CONTEXT);
+    return BY_OK;
+}
+
+by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by_runner_opts *opts, by_err *err) {
+    *out = NULL;
+    BY_TRY(check_opts(opts, err));
+    by_runner *r = by_alloc_zero(BY_MEM_MODEL, sizeof *r);
+    if (!r) return BY_FAIL(err, BY_ENOMEM, "out of memory for a runner");
+    r->model = model;
+    r->kv = kv;
+    r->opts = *opts;
+    r->meta_ints = meta_ints(model, opts);
+    bump count = {0};
+    lay_out(&r->buf, &count, model, opts);
+    by_status status = by_mem_alloc(&r->work, model->dev, (size_t)count.at, err);
+    if (status == BY_OK) status = by_mem_alloc(&r->meta, model->dev, (size_t)r->meta_ints * 4, err);
+    r->stage = status == BY_OK ? by_alloc_zero(BY_MEM_MODEL, (size_t)r->meta_ints * 4) : NULL;
+    if (status == BY_OK && !r->stage) status = BY_FAIL(err, BY_ENOMEM, "out of memory for a step's description");
+    if (status < 0) {
+        by_runner_destroy(r);
+        return status;
+    }
+    bump place = {.mem = r->work};
+    lay_out(&r->buf, &place, model, opts);
+    *out = r;
+    return BY_OK;
+}
+
+void by_runner_destroy(by_runner *r) {
+    if (!r) return;
+    by_mem_free(r->work);
+    by_mem_free(r->meta);
+    by_free(r->stage);
+    by_free(r);
+}
+
+/* ---- the step's description ------------------------------------------------------------------------------------ */
+
+/* Space for n int32 in the staged description; *t becomes the device's view of it as rows x cols. */
+static int32_t *stage(by_runner *r, by_tensor *t, int64_t rows, int64_t cols) {
+    int32_t *p = r->stage + r->n_staged;
+    *t = (by_tensor){.mem = r->meta, .off = r->n_staged * 4, .stride = cols * 4, .rows = rows, .cols = cols, .dtype = BY_I32};
+    r->n_staged += (rows * cols + 15) / 16 * 16;
+    return p;
+}
+
+static by_status check_step(const by_runner *r, const by_step_seq *seqs, int32_t n_seqs, by_err *err) {
+    int64_t rows = 0, logits = 0;
+    if (n_seqs < 1 || n_seqs > r->opts.max_seqs)
+        return BY_FAIL(err, BY_EINVAL, "a step of %d sequences, the runner holds 1..%d", n_seqs, r->opts.max_seqs);
+    for (int32_t s = 0; s < n_seqs; s++) {
+        const by_step_seq *q = &seqs[s];
+        if (q->n_rows < 1) return BY_FAIL(err, BY_EINVAL, "sequence %d of the step has no rows", s);
+        rows += q->n_rows;
+        logits += q->want == BY_WANT_ALL ? q->n_rows : q->want == BY_WANT_LAST;
+        int64_t end = q->kv->n_tokens + q->n_rows;
+        if (end > r->opts.max_context)
+            return BY_FAIL(err, BY_ECONTEXT, "%lld tokens exceed the context of %lld", (long long)end,
+                           (long long)r->opts.max_context);
+        for (int64_t i = q->kv->n_tokens; i < end; i++)
+            if (q->tokens[i] < 0 || q->tokens[i] >= r->model->cfg.vocab_size)
+                return BY_FAIL(err, BY_EINVAL, "token %lld: id %d is outside 0..%d", (long long)i, q->tokens[i],
+                               r->model->cfg.vocab_size - 1);
+    }
+    if (rows > r->opts.max_rows || logits > r->opts.max_logits)
+        return BY_FAIL(err, BY_EINVAL, "a step of %lld rows with %lld rows of logits, the runner holds %d and %d",
+                       (long long)rows, (long long)logits, r->opts.max_rows, r->opts.max_logits);
+    return BY_OK;
+}
+
+static void describe_rows(by_runner *r, const by_step_seq *seqs, int32_t n_seqs) {
+    by_batch *b = &r->batch;
+    int32_t T = 0;
+    for (int32_t s = 0; s < n_seqs; s++) T += seqs[s].n_rows;
+    b->n_rows = r->n_rows = T;
+    b->n_seqs = n_seqs;
+    int32_t *pos = stage(r, &b->row_pos, T, 1), *seq = stage(r, &b->row_seq, T, 1);
+    int32_t *image = stage(r, &b->row_image, T, 1), *ids = stage(r, &r->ids, T, 1), *row = stage(r, &r->ent[1].row, T, 1);
+    int32_t *row0 = stage(r, &b->seq_row0, n_seqs + 1, 1), *pos0 = stage(r, &b->seq_pos0, n_seqs, 1);
+    int32_t *slot = stage(r, &b->seq_slot, n_seqs, 1);
+    int64_t cols = 1;
+    for (int32_t s = 0; s < n_seqs; s++) cols = wide(cols, seqs[s].kv->n_blocks);
+    int32_t *blocks = stage(r, &b->seq_blocks, n_seqs, cols);
+    int32_t at = 0;
+    for (int32_t s = 0; s < n_seqs; s++) {
+        const by_step_seq *q = &seqs[s];
+        row0[s] = at;
+        pos0[s] = (int32_t)q->kv->n_tokens;
+        slot[s] = q->kv->slot;
+        memset(blocks + s * cols, 0, (size_t)cols * 4);
+        if (q->kv->n_blocks) memcpy(blocks + s * cols, q->kv->blocks, (size_t)q->kv->n_blocks * 4);
+        for (int32_t i = 0; i < q->n_rows; i++, at++) {
+            pos[at] = pos0[s] + i;
+            seq[at] = s;
+            image[at] = 0;
+            row[at] = at;
+            ids[at] = q->tokens[q->kv->n_tokens + i];
+        }
+    }
+    row0[n_seqs] = at;
+    r->ent[1] = (by_entries){.n = T, .seq = b->row_seq, .idx = b->row_pos, .row = r->ent[1].row};
+}
+
+/* Entries of ratio-2 compressors that this step completes: one for every odd position. */
+static void describe_pairs(by_runner *r, const by_step_seq *seqs, int32_t n_seqs) {
+    int32_t n = 0, at = 0;
+    for (int32_t s = 0; s < n_seqs; s++)
+        n += (int32_t)((seqs[s].kv->n_tokens + seqs[s].n_rows) / 2 - seqs[s].kv->n_tokens / 2);
+    by_entries *e = &r->ent[2];
+    e->n = n;
+    int32_t *seq = stage(r, &e->seq, n, 1), *idx = stage(r, &e->idx, n, 1), *row = stage(r, &e->row, n, 1);
+    n = 0;
+    for (int32_t s = 0; s < n_seqs; at += seqs[s++].n_rows) {
+        for (int64_t i = 0, p = seqs[s].kv->n_tokens; i < seqs[s].n_rows; i++, p++) {
+            if (p % 2 == 0) continue;
+            seq[n] = s;
+            idx[n] = (int32_t)(p / 2);
+            row[n++] = at + (int32_t)i;
+        }
+    }
+}
+
+static void describe_grams(by_runner *r, const by_step_seq *seqs, int32_t n_seqs) {
+    const by_model *m = r->model;
+    int n = m->cfg.engram.max_ngram;
+    if (m->cfg.engram.n_layers == 0) return;
+    int32_t *grams = stage(r, &r->grams, r->n_rows, n);
+    for (int32_t s = 0; s < n_seqs; s++) {
+        int64_t first = seqs[s].kv->n_tokens;
+        for (int64_t i = 0; i < seqs[s].n_rows; i++, grams += n) {
+            int32_t window[BY_LIMIT_NGRAM];
+            int back = first + i < n - 1 ? (int)(first + i) : n - 1; /* tokens in front that exist */
+            for (int b = 0; b <= back; b++) window[back - b] = m->compressed[seqs[s].tokens[first + i - b]];
+            by_engram_grams(grams, window, back, 1, n, m->engram_pad);
+        }
+    }
+}
+
+static void describe_wanted(by_runner *r, const by_step_seq *seqs, int32_t n_seqs) {
+    int32_t n = 0, at = 0;
+    for (int32_t s = 0; s < n_seqs; s++) n += seqs[s].want == BY_WANT_ALL ? seqs[s].n_rows : seqs[s].want == BY_WANT_LAST;
+    r->n_logits = n;
+    int32_t *rows = stage(r, &r->rows, n, 1);
+    for (int32_t s = 0; s < n_seqs; at += seqs[s++].n_rows) {
+        for (int32_t i = 0; i < seqs[s].n_rows; i++)
+            if (seqs[s].want == BY_WANT_ALL || (seqs[s].want == BY_WANT_LAST && i == seqs[s].n_rows - 1)) *rows++ = at + i;
+    }
+}
+
+by_status by_runner_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, by_err *err) {
+    BY_TRY(check_step(r, seqs, n_seqs, err));
+    r->n_staged = 0;
+    describe_rows(r, seqs, n_seqs);
+    describe_pairs(r, seqs, n_seqs);
+    describe_grams(r, seqs, n_seqs);
+    describe_wanted(r, seqs, n_seqs);
+    int64_t longest = 1;
+    for (int32_t s = 0; s < n_seqs; s++) longest = wide(longest, seqs[s].kv->n_tokens + seqs[s].n_rows);
+    for (int32_t ratio = 1; ratio <= 2; ratio++) r->n_entries_max[ratio] = (int32_t)(longest / ratio);
+    BY_TRY(by_mem_write(r->meta, 0, r->stage, (size_t)r->n_staged * 4, err));
+    BY_TRY(by_graph_run(r, err));
+    for (int32_t s = 0; s < n_seqs; s++) seqs[s].kv->n_tokens += seqs[s].n_rows;
+    return BY_OK;
+}
+
+by_tensor by_runner_logits(const by_runner *r) { return by_first(r->buf.logits, r->n_logits); }
+
+by_status by_runner_read_logits(const by_runner *r, int32_t i, float *dst, by_err *err) {
+    if (i < 0 || i >= r->n_logits) return BY_FAIL(err, BY_EINVAL, "row %d of %d rows of logits", i, r->n_logits);
+    const by_tensor *l = &r->buf.logits;
+    return by_mem_read(dst, l->mem, (size_t)(l->off + i * l->stride), (size_t)l->cols * 4, err);
+}
+
+void by_runner_set_tap(by_runner *r, by_runner_tap *tap, void *arg) {
+    r->tap = tap;
+    r->tap_arg = arg;
+}

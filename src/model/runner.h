@@ -1,0 +1,58 @@
+/* runner.h - runs the model on a step: any rows of any sequences, prefill and decode alike.
+ *
+ * A step lists sequences with the rows to compute for each; row i of a sequence is its token number kv->n_tokens + i. The
+ * runner uploads the step's description, calls the operators of every layer in order, and leaves the logits of the wanted
+ * rows in device memory. A chunk of any length at any position gives the same as token by token; on CPU backends bit for bit.
+ *
+ * The runner owns its activation buffers, sized for max_rows at creation: a step allocates nothing. Thread rule: one thread.
+ * Source: model.md sections 2 to 12; golden: tests/golden/data/model. */
+#ifndef BY_MODEL_RUNNER_H
+#define BY_MODEL_RUNNER_H
+
+#include "kv/kv.h"
+#include "model/model.h"
+
+typedef enum by_want {
+    BY_WANT_NONE, /* caches only */
+    BY_WANT_LAST, /* logits of the last row */
+    BY_WANT_ALL   /* logits of every row */
+} by_want;
+
+typedef struct by_step_seq {
+    by_kv_seq *kv;         /* blocks for n_tokens + n_rows tokens are reserved; n_tokens grows by n_rows on success */
+    const int32_t *tokens; /* ids of the whole sequence so far: [n_tokens + n_rows]; each in [0, vocab) */
+    int32_t n_rows;        /* >= 1 */
+    by_want want;
+} by_step_seq;
+
+typedef struct by_runner by_runner;
+
+typedef struct by_runner_opts {
+    int32_t max_rows;    /* rows of one step, >= 1 */
+    int32_t max_seqs;    /* sequences of one step, >= 1 */
+    int32_t max_logits;  /* rows with logits of one step, >= 1 */
+    int64_t max_context; /* tokens of the longest sequence, for scratch and block tables */
+} by_runner_opts;
+
+/* model and kv must outlive the runner. Errors: BY_EINVAL, BY_ENOMEM. */
+by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by_runner_opts *opts, by_err *err);
+void by_runner_destroy(by_runner *r);
+
+/* Runs a step. Errors: BY_EINVAL (an empty step, more rows than the runner holds, a token id out of range: named), those of
+ * the operators. After an error the caches of the step's sequences hold n_tokens as before. */
+by_status by_runner_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, by_err *err);
+
+/* Logits of the last step: wanted rows in order of the step, [n, vocab] fp32 on the device. */
+by_tensor by_runner_logits(const by_runner *r);
+/* Copies row i to host memory, vocab floats. */
+by_status by_runner_read_logits(const by_runner *r, int32_t i, float *dst, by_err *err);
+
+/* Called with the residual streams [rows, m * D] before layer 0 (layer = 0) and after every layer (layer + 1). Tests and
+ * --dump-layers; NULL switches it off. */
+typedef by_status by_runner_tap(void *arg, int32_t layer, by_tensor h, by_err *err);
+void by_runner_set_tap(by_runner *r, by_runner_tap *tap, void *arg);
+
+/* Bytes of device memory a runner with these options takes. */
+int64_t by_runner_bytes(const by_model *model, const by_runner_opts *opts);
+
+#endif

@@ -1,0 +1,47 @@
+/* runner_impl.h - what runner.c (buffers, step description) and graph.c (the layers) share. */
+#ifndef BY_MODEL_RUNNER_IMPL_H
+#define BY_MODEL_RUNNER_IMPL_H
+
+#include "model/runner.h"
+
+/* Activation buffers for max_rows rows. Quantised twins (_q) are absent in exact numerics. */
+typedef struct by_buffers {
+    by_tensor h, pre, post, comb;
+    by_tensor y, y_q;           /* a sublayer's input after the norm */
+    by_tensor qa, qr, qr_q;     /* low-rank query before and after its norm */
+    by_tensor q, kv_raw, kv;    /* queries; window key before norm, as record */
+    by_tensor v, s, latent, ik; /* compressor */
+    by_tensor iq, iq_rec, iw;   /* indexer */
+    by_tensor sel, cand;
+    by_tensor o, t, t_q;        /* attention output, after wo_a */
+    by_tensor out;              /* a sublayer's output */
+    by_tensor idx, weight;      /* routing */
+    by_tensor engram_e, engram_kv;
+    by_tensor cs_window, cs_row, cs_pair; /* rotations: window layers, compressed layers, entries of ratio 2 */
+    by_tensor close, logits;
+} by_buffers;
+
+struct by_runner {
+    by_model *model;
+    by_kv *kv;
+    by_runner_opts opts;
+    by_mem *work; /* all activation buffers */
+    by_buffers buf;
+    by_mem *meta;   /* the step's description */
+    int32_t *stage; /* the same on the host */
+    int64_t meta_ints, n_staged;
+    by_batch batch;
+    by_entries ent[3]; /* by ratio: 1, 2 */
+    by_tensor ids, grams, rows;
+    int32_t n_rows, n_logits, n_entries_max[3];
+    by_runner_tap *tap;
+    void *tap_arg;
+};
+
+/* Views of a buffer's first n rows. */
+static inline by_tensor by_first(by_tensor t, int64_t n) { return t.mem ? by_tensor_rows(t, 0, n) : t; }
+
+/* Runs all layers and the head on the step that r describes. */
+by_status by_graph_run(by_runner *r, by_err *err);
+
+#endif

@@ -1,0 +1,206 @@
+/* weights.c - see weights.h. */
+#include "model/weights.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+typedef struct {
+    by_weights *out;
+    const by_config *cfg;
+    const by_checkpoint *ck;
+    by_device *dev;
+    bool in_place; /* the device works in host memory: views into the mapped shards */
+    by_err *err;
+} binder;
+
+static by_status keep(binder *b, by_mem *mem) {
+    by_weights *w = b->out;
+    if (w->n_mems == w->cap_mems) {
+        int32_t cap = w->cap_mems ? w->cap_mems * 2 : 64;
+        by_mem **fresh = by_realloc(BY_MEM_MODEL, w->mems, (size_t)cap * sizeof *fresh);
+        if (!fresh) {
+            by_mem_free(mem);
+            return BY_FAIL(b->err, BY_ENOMEM, "out of memory for weight handles");
+        }
+        w->mems = fresh;
+        w->cap_mems = cap;
+    }
+    w->mems[w->n_mems++] = mem;
+    return BY_OK;
+}
+
+static by_status import_shards(binder *b) {
+    for (int i = 0; i < by_checkpoint_n_shards(b->ck); i++) {
+        by_mem *mem = NULL;
+        size_t size = 0;
+        const void *ptr = by_checkpoint_shard_map(b->ck, i, &size);
+        BY_TRY(by_mem_import(&mem, b->dev, ptr, size, true, b->err));
+        BY_TRY(keep(b, mem));
+    }
+    return BY_OK;
+}
+
+static by_dtype dtype_of(by_st_dtype t, bool tile) {
+    switch (t) {
+    case BY_ST_F32: return BY_F32;
+    case BY_ST_BF16: return BY_BF16;
+    case BY_ST_F8_E4M3: return tile ? BY_FP8_TILE : BY_FP8_ROW;
+    case BY_ST_I8: case BY_ST_U8: return BY_FP4_ROW;
+    default: return BY_U8; /* F8_E8M0 scales */
+    }
+}
+
+/* A tensor by name as rows x cols (its last dimension). `table` marks Engram tables, which stay on the host. */
+static by_status find(binder *b, by_tensor *out, bool table, const char *name) {
+    const by_ckpt_tensor *t = by_checkpoint_find(b->ck, name);
+    if (!t) return BY_FAIL(b->err, BY_EMISSING, "tensor %s: not in the checkpoint", name);
+    by_dtype dtype = dtype_of(t->dtype, !table);
+    int64_t cols = t->n_dims ? t->shape[t->n_dims - 1] : 1, rows = 1;
+    for (int i = 0; i + 1 < t->n_dims; i++) rows *= t->shape[i];
+    if (dtype == BY_FP4_ROW) cols *= 2;
+    by_mem *mem;
+    int64_t off = 0;
+    if (b->in_place) {
+        size_t size = 0;
+        const char *base = by_checkpoint_shard_map(b->ck, t->shard, &size), *data = t->data;
+        mem = b->out->mems[t->shard];
+        off = data - base;
+        if (data < base || data >= base + size) { /* a copy that the checkpoint made of a misaligned tensor */
+            BY_TRY(by_mem_import(&mem, b->dev, data, (size_t)t->bytes, false, b->err));
+            BY_TRY(keep(b, mem));
+            off = 0;
+        }
+    } else {
+        BY_TRY(by_mem_import(&mem, b->dev, t->data, (size_t)t->bytes, table, b->err));
+        BY_TRY(keep(b, mem));
+    }
+    *out = by_tensor_make(mem, off, dtype, rows, cols);
+    return BY_OK;
+}
+
+__attribute__((format(printf, 3, 4))) static by_status tensor(binder *b, by_tensor *out, const char *fmt, ...) {
+    char name[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    return find(b, out, false, name);
+}
+
+/* `base`.weight and, for FP8 and FP4, `base`.scale. */
+__attribute__((format(printf, 4, 5))) static by_status weight(binder *b, by_weight *out, bool table, const char *fmt, ...) {
+    char base[200], name[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(base, sizeof base, fmt, ap);
+    va_end(ap);
+    *out = (by_weight){0};
+    snprintf(name, sizeof name, "%s.weight", base);
+    BY_TRY(find(b, &out->w, table, name));
+    if (out->w.dtype == BY_BF16 || out->w.dtype == BY_F32) return BY_OK;
+    snprintf(name, sizeof name, "%s.scale", base);
+    return find(b, &out->scale, table, name);
+}
+
+/* A tensor of any shape as one row. */
+static void flatten(by_tensor *t) {
+    *t = by_tensor_make(t->mem, t->off, t->dtype, 1, t->rows * t->cols);
+}
+
+static by_status bind_hc(binder *b, by_hc_weights *hc, int l, const char *which) {
+    BY_TRY(tensor(b, &hc->fn, "layers.%d.hc_%s_fn", l, which));
+    BY_TRY(tensor(b, &hc->base, "layers.%d.hc_%s_base", l, which));
+    return tensor(b, &hc->scale, "layers.%d.hc_%s_scale", l, which);
+}
+
+static by_status bind_attention(binder *b, by_layer_weights *w, int l) {
+    const by_layer *kind = &b->cfg->layers[l];
+    BY_TRY(tensor(b, &w->attn_norm, "layers.%d.attn_norm.weight", l));
+    BY_TRY(bind_hc(b, &w->hc_attn, l, "attn"));
+    BY_TRY(weight(b, &w->wq_a, false, "layers.%d.attn.wq_a", l));
+    BY_TRY(weight(b, &w->wq_b, false, "layers.%d.attn.wq_b", l));
+    BY_TRY(weight(b, &w->wkv, false, "layers.%d.attn.wkv", l));
+    BY_TRY(weight(b, &w->wo_a, false, "layers.%d.attn.wo_a", l));
+    BY_TRY(weight(b, &w->wo_b, false, "layers.%d.attn.wo_b", l));
+    BY_TRY(tensor(b, &w->q_norm, "layers.%d.attn.q_norm.weight", l));
+    BY_TRY(tensor(b, &w->kv_norm, "layers.%d.attn.kv_norm.weight", l));
+    BY_TRY(tensor(b, &w->sink, "layers.%d.attn.attn_sink", l));
+    if (kind->is_kv_source) {
+        BY_TRY(weight(b, &w->comp_wkv, false, "layers.%d.attn.compressor.wkv", l));
+        if (kind->ratio == 2) BY_TRY(weight(b, &w->comp_wgate, false, "layers.%d.attn.compressor.wgate", l));
+        BY_TRY(tensor(b, &w->comp_norm, "layers.%d.attn.compressor.norm.weight", l));
+        BY_TRY(weight(b, &w->index_wk, false, "layers.%d.attn.indexer.wk", l));
+        BY_TRY(tensor(b, &w->index_k_norm, "layers.%d.attn.indexer.k_norm.weight", l));
+    }
+    if (!kind->is_index_source) return BY_OK;
+    BY_TRY(weight(b, &w->index_wq_b, false, "layers.%d.attn.indexer.wq_b", l));
+    return weight(b, &w->index_weights, false, "layers.%d.attn.indexer.weights_proj", l);
+}
+
+static by_status bind_expert(binder *b, by_expert *e, const char *base) {
+    BY_TRY(weight(b, &e->w1, false, "%s.w1", base));
+    BY_TRY(weight(b, &e->w3, false, "%s.w3", base));
+    return weight(b, &e->w2, false, "%s.w2", base);
+}
+
+static by_status bind_ffn(binder *b, by_layer_weights *w, int l) {
+    BY_TRY(tensor(b, &w->ffn_norm, "layers.%d.ffn_norm.weight", l));
+    BY_TRY(bind_hc(b, &w->hc_ffn, l, "ffn"));
+    BY_TRY(tensor(b, &w->gate, "layers.%d.ffn.gate.weight", l));
+    BY_TRY(tensor(b, &w->bias, "layers.%d.ffn.gate.bias", l));
+    BY_TRY(tensor(b, &w->bias_vl, "layers.%d.ffn.gate.bias_vl", l));
+    char base[128];
+    for (int e = 0; e < b->cfg->n_experts; e++) {
+        snprintf(base, sizeof base, "layers.%d.ffn.experts.%d", l, e);
+        BY_TRY(bind_expert(b, &w->experts[e], base));
+    }
+    if (!b->cfg->n_shared_experts) return BY_OK;
+    snprintf(base, sizeof base, "layers.%d.ffn.shared_experts", l);
+    return bind_expert(b, &w->shared, base);
+}
+
+static by_status bind_layer(binder *b, int l) {
+    by_layer_weights *w = &b->out->layers[l];
+    w->experts = b->out->experts + (size_t)l * (size_t)b->cfg->n_experts;
+    BY_TRY(bind_attention(b, w, l));
+    BY_TRY(bind_ffn(b, w, l));
+    by_tensor *vectors[] = {&w->attn_norm,    &w->ffn_norm,      &w->hc_attn.base, &w->hc_attn.scale, &w->hc_ffn.base,
+                            &w->hc_ffn.scale, &w->q_norm,        &w->kv_norm,      &w->sink,          &w->comp_norm,
+                            &w->index_k_norm, &w->bias,          &w->bias_vl};
+    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
+        if (vectors[i]->mem) flatten(vectors[i]);
+    if (b->cfg->layers[l].engram < 0) return BY_OK;
+    BY_TRY(weight(b, &w->engram_table, true, "layers.%d.engram.embed", l));
+    BY_TRY(weight(b, &w->engram_wkv, false, "layers.%d.engram.wkv", l));
+    BY_TRY(tensor(b, &w->engram_q, "layers.%d.engram.q_weight", l));
+    return tensor(b, &w->engram_k, "layers.%d.engram.k_weight", l);
+}
+
+by_status by_weights_bind(by_weights *out, const by_config *cfg, const by_checkpoint *ck, by_device *dev, by_err *err) {
+    *out = (by_weights){0};
+    binder b = {.out = out, .cfg = cfg, .ck = ck, .dev = dev, .in_place = by_device_backend(dev) != BY_BACKEND_CUDA, .err = err};
+    size_t n_layers = (size_t)cfg->n_layers, n_experts = by_mul_size(n_layers, (size_t)cfg->n_experts);
+    out->layers = by_alloc_zero(BY_MEM_MODEL, by_mul_size(n_layers, sizeof *out->layers));
+    out->experts = by_alloc_zero(BY_MEM_MODEL, by_mul_size(n_experts, sizeof *out->experts));
+    by_status status = BY_OK;
+    if (!out->layers || !out->experts) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the table of weights");
+    if (status == BY_OK && b.in_place) status = import_shards(&b);
+    if (status == BY_OK) status = tensor(&b, &out->embed, "embed.weight");
+    if (status == BY_OK) status = tensor(&b, &out->norm, "norm.weight");
+    if (status == BY_OK) status = weight(&b, &out->head, false, "head");
+    for (int l = 0; status == BY_OK && l < cfg->n_layers; l++) status = bind_layer(&b, l);
+    if (status < 0) by_weights_release(out);
+    else flatten(&out->norm);
+    return status;
+}
+
+void by_weights_release(by_weights *w) {
+    for (int32_t i = w->n_mems; i-- > 0;) by_mem_free(w->mems[i]);
+    by_free(w->mems);
+    by_free(w->layers);
+    by_free(w->experts);
+    *w = (by_weights){0};
+}
