@@ -450,6 +450,11 @@ const by_ckpt_tensor *by_checkpoint_at(const by_checkpoint *ck, size_t i) { retu
 int by_checkpoint_n_shards(const by_checkpoint *ck) { return (int)ck->shard_names.n; }
 const char *by_checkpoint_shard_name(const by_checkpoint *ck, int shard) { return ck->shards[shard].name; }
 
+const void *by_checkpoint_shard_map(const by_checkpoint *ck, int shard, size_t *bytes) {
+    *bytes = ck->shards[shard].map.size;
+    return ck->shards[shard].map.ptr;
+}
+
 int64_t by_checkpoint_file_bytes(const by_checkpoint *ck) {
     int64_t n = 0;
     for (uint32_t i = 0; i < ck->shard_names.n; i++) n += (int64_t)ck->shards[i].map.size;

@@ -53,6 +53,8 @@ const by_ckpt_tensor *by_checkpoint_at(const by_checkpoint *ck, size_t i);
 
 int by_checkpoint_n_shards(const by_checkpoint *ck);
 const char *by_checkpoint_shard_name(const by_checkpoint *ck, int shard);
+/* The whole mapping of a shard, page-aligned; *bytes is its size. Aligned copies of tensors lie outside of it. */
+const void *by_checkpoint_shard_map(const by_checkpoint *ck, int shard, size_t *bytes);
 int64_t by_checkpoint_file_bytes(const by_checkpoint *ck); /* sum of the shard files */
 
 /* What is odd but harmless: tensors that are not used, or not in the index. */
