@@ -2,6 +2,8 @@
  * subpart maximal in the sense of the standard. */
 #include "base/utf8.h"
 
+#include <string.h>
+
 by_utf8_step by_utf8_next(const char *s, size_t len) {
     const unsigned char *p = (const unsigned char *)s;
     uint32_t c = p[0];
@@ -34,16 +36,33 @@ by_utf8_step by_utf8_next(const char *s, size_t len) {
     return (by_utf8_step){c, n, BY_UTF8_CHAR};
 }
 
+/* Length of the character at p if it is a valid one of 2 or 3 bytes (p[3] may be read), else 0. Little-endian words: the
+ * first byte is the lowest. */
+static inline size_t short_character(const char *p) {
+    uint32_t w;
+    memcpy(&w, p, 4);
+    if ((w & 0x00c0c0f0) == 0x008080e0) { /* not overlong, not a surrogate */
+        uint32_t top = w & 0x200f;
+        return top != 0 && top != 0x200d ? 3 : 0;
+    }
+    return (w & 0xc0e0) == 0x80c0 && (w & 0x1e) != 0 ? 2 : 0;
+}
+
 bool by_utf8_valid(by_str s, size_t *bad_at) {
     size_t i = 0;
     while (i < s.len) {
-        if (s.len - i >= 8) { /* runs of ASCII, eight at a time */
+        if (s.len - i >= 8) { /* runs of ASCII, eight at a time; then runs of short characters */
             uint64_t w;
             memcpy(&w, s.ptr + i, 8);
-            if ((w & 0x8080808080808080u) == 0) {
+            w &= 0x8080808080808080u;
+            if (w == 0) {
                 i += 8;
                 continue;
             }
+            i += (size_t)__builtin_ctzll(w) >> 3;
+            size_t n = 1;
+            while (s.len - i >= 4 && (n = short_character(s.ptr + i)) != 0) i += n;
+            if (n != 0 || (signed char)s.ptr[i] >= 0) continue;
         }
         by_utf8_step st = by_utf8_next(s.ptr + i, s.len - i);
         if (st.kind != BY_UTF8_CHAR) {

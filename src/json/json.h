@@ -1,7 +1,7 @@
 /* json.h - strict JSON reader into an arena, and accessors.
  *
- * RFC 8259 without extensions: UTF-8 only, one value, no duplicate-key rejection (the last one wins in by_json_get, all
- * are kept in order), no lone surrogate escapes, numbers as written. Objects keep their order: it decides token identity
+ * RFC 8259 without extensions: UTF-8 only, one value, no duplicate-key rejection (the last one wins in by_json_get; all
+ * are kept in order unless merge_keys is set), no lone surrogate escapes, numbers as written. Objects keep their order: it decides token identity
  * in prompts. Integers that fit are exact (int64, then uint64), everything else is a double; `raw` is the number's text.
  * Strings may hold NUL. Values and strings live in the arena, strings without escapes point into the input text, so the
  * text must outlive the values. Readers may share a value; nothing is changed after parsing. */
@@ -53,6 +53,7 @@ struct by_json_member {
 typedef struct by_json_opts {
     uint32_t depth_max; /* 0 = BY_LIMIT_JSON_DEPTH */
     size_t bytes_max;   /* 0 = BY_LIMIT_JSON_FILE_BYTES */
+    bool merge_keys;    /* equal keys of an object become one member: place of the first, value of the last */
 } by_json_opts;
 
 /* Parses text; *out and everything below it live in arena. opts may be NULL.

@@ -1,8 +1,6 @@
 /* json_read.c - the strict reader of json.h: recursive descent with a depth limit. Items of open arrays and members of
  * open objects wait on one growable stack and are copied to the arena when the bracket closes, so that each array is one
  * contiguous piece. */
-#include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,12 +8,15 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "json/json.h"
+#include "json/json_number.h"
+#include "json/json_scan.h"
 
 typedef struct {
     const char *at, *end, *start;
     by_arena *arena;
     by_err *err;
     uint32_t depth, depth_max;
+    bool merge_keys;
     by_json_member *stack; /* open items (key unused in arrays) */
     size_t n, cap;
 } reader;
@@ -97,15 +98,14 @@ static by_status unescape(reader *r, const char *p, const char *end, by_str *out
 static by_status read_string(reader *r, by_str *out) {
     const char *open = r->at++, *p = r->at;
     bool escaped = false;
-    for (;; p++) {
+    for (;;) {
+        p = by_json_plain_end(p, r->end);
         if (p >= r->end) return fail_at(r, open, "string is not closed");
-        unsigned char c = (unsigned char)*p;
-        if (c == '"') break;
-        if (c < 0x20) return fail_at(r, p, "control character in a string");
-        if (c == '\\') {
-            escaped = true;
-            if (++p >= r->end) return fail_at(r, open, "string is not closed");
-        }
+        if (*p == '"') break;
+        if (*p != '\\') return fail_at(r, p, "control character in a string");
+        escaped = true;
+        p += 2;
+        if (p > r->end) return fail_at(r, open, "string is not closed");
     }
     by_str inside = by_str_of(r->at, (size_t)(p - r->at));
     r->at = p + 1;
@@ -114,87 +114,107 @@ static by_status read_string(reader *r, by_str *out) {
     return BY_OK;
 }
 
-/* ---- numbers ---- */
+/* ---- equal keys ---- */
 
-static void set_integer(by_json *out, by_str raw) {
-    bool negative = raw.ptr[0] == '-';
-    uint64_t v = 0;
-    for (size_t i = negative; i < raw.len; i++) {
-        uint64_t digit = (uint64_t)(raw.ptr[i] - '0');
-        if (__builtin_mul_overflow(v, 10u, &v) || __builtin_add_overflow(v, digit, &v)) return;
+/* Objects up to here are compared pair by pair, larger ones are sorted: a hash table would need a secret seed to be safe
+ * from keys that were made to collide. */
+enum { PAIRWISE_MAX = 12 };
+
+static size_t merge_pairwise(by_json_member *m, size_t n) {
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = 0;
+        while (at < kept && !by_str_eq(m[at].key, m[i].key)) at++;
+        if (at < kept) m[at].value = m[i].value;
+        else if (kept++ != i) m[kept - 1] = m[i];
     }
-    if (negative && v != 0 && v <= (uint64_t)INT64_MAX + 1) {
-        out->type = BY_JSON_INT;
-        out->v.i = (int64_t)(0 - v);
-    } else if (!negative && v <= INT64_MAX) {
-        out->type = BY_JSON_INT;
-        out->v.i = (int64_t)v;
-    } else if (!negative) {
-        out->type = BY_JSON_UINT;
-        out->v.u = v;
-    }
+    return kept;
 }
 
-static by_status read_number(reader *r, by_json *out) {
-    const char *from = r->at, *p = r->at;
-    bool integral = true;
-    if (p < r->end && *p == '-') p++;
-    if (p >= r->end || *p < '0' || *p > '9') return fail_at(r, p, "expected a digit");
-    if (*p == '0') p++;
-    else
-        while (p < r->end && *p >= '0' && *p <= '9') p++;
-    if (p < r->end && *p == '.') {
-        integral = false;
-        if (++p >= r->end || *p < '0' || *p > '9') return fail_at(r, p, "expected a digit after the point");
-        while (p < r->end && *p >= '0' && *p <= '9') p++;
+/* By key, then by place. */
+static int compare_members(const void *a, const void *b) {
+    const by_json_member *x = *(by_json_member *const *)a, *y = *(by_json_member *const *)b;
+    int c = by_str_cmp(x->key, y->key);
+    return c ? c : (x > y) - (x < y);
+}
+
+static by_status merge_sorted(reader *r, by_json_member *m, size_t *n) {
+    by_json_member **order = by_alloc(BY_MEM_JSON, by_mul_size(*n, sizeof *order));
+    if (!order) return out_of_memory(r);
+    for (size_t i = 0; i < *n; i++) order[i] = m + i;
+    qsort(order, *n, sizeof *order, compare_members);
+    bool merged = false;
+    for (size_t i = 0, next; i < *n; i = next) {
+        for (next = i + 1; next < *n && by_str_eq(order[i]->key, order[next]->key); next++) {
+            order[i]->value = order[next]->value;
+            order[next]->key.len = SIZE_MAX; /* dropped below; longer than any text, so that it equals no key */
+            merged = true;
+        }
     }
-    if (p < r->end && (*p == 'e' || *p == 'E')) {
-        integral = false;
-        p++;
-        if (p < r->end && (*p == '+' || *p == '-')) p++;
-        if (p >= r->end || *p < '0' || *p > '9') return fail_at(r, p, "expected a digit in the exponent");
-        while (p < r->end && *p >= '0' && *p <= '9') p++;
-    }
-    r->at = p;
-    out->raw = by_str_of(from, (size_t)(p - from));
-    out->type = BY_JSON_NULL;
-    if (integral) set_integer(out, out->raw);
-    if (out->type != BY_JSON_NULL) return BY_OK;
-    /* strtod needs an end: a copy on the stack, or in the arena for absurdly long digits. "-0" lands here on purpose:
-     * it is a double, as only a double has a negative zero. */
-    char small[64], *text = small;
-    if (out->raw.len >= sizeof small) {
-        by_str copy = by_arena_dup(r->arena, out->raw);
-        if (!copy.ptr) return out_of_memory(r);
-        text = (char *)(uintptr_t)copy.ptr;
-    } else {
-        memcpy(small, out->raw.ptr, out->raw.len);
-        small[out->raw.len] = '\0';
-    }
-    out->type = BY_JSON_DOUBLE;
-    out->v.d = strtod(text, NULL);
-    return isfinite(out->v.d) ? BY_OK : fail_at(r, from, "number out of range");
+    by_free(order);
+    if (!merged) return BY_OK;
+    size_t kept = 0;
+    for (size_t i = 0; i < *n; i++)
+        if (m[i].key.len != SIZE_MAX) m[kept++] = m[i];
+    *n = kept;
+    return BY_OK;
+}
+
+/* Equal keys become one member: the first one's place, the last one's value. */
+static by_status merge_keys(reader *r, by_json_member *m, size_t *n) {
+    if (*n > PAIRWISE_MAX) return merge_sorted(r, m, n);
+    *n = merge_pairwise(m, *n);
+    return BY_OK;
 }
 
 /* ---- values ---- */
 
 static by_status read_value(reader *r, by_json *out);
+static by_status read_container(reader *r, by_json *out, bool object);
 
-static by_status push(reader *r, const by_json_member *m) {
-    if (r->n == r->cap) {
-        size_t cap = r->cap ? r->cap * 2 : 256;
-        by_json_member *fresh = by_realloc(BY_MEM_JSON, r->stack, by_mul_size(cap, sizeof *fresh));
-        if (!fresh) return out_of_memory(r);
-        r->stack = fresh;
-        r->cap = cap;
-    }
-    r->stack[r->n++] = *m;
+static by_status read_key(reader *r, by_str *key) {
+    skip_space(r);
+    if (r->at >= r->end || *r->at != '"') return fail_at(r, r->at, "expected a string as object key");
+    BY_TRY(read_string(r, key));
+    skip_space(r);
+    if (r->at >= r->end || *r->at != ':') return fail_at(r, r->at, "expected ':'");
+    r->at++;
     return BY_OK;
+}
+
+/* Room for the next item of the innermost open container; counted by r->n++. Reading a nested container may move the
+ * stack. NULL when memory is out. */
+static by_json_member *next_slot(reader *r) {
+    if (r->n < r->cap) return r->stack + r->n;
+    size_t cap = r->cap ? r->cap * 2 : 256;
+    by_json_member *fresh = by_realloc(BY_MEM_JSON, r->stack, by_mul_size(cap, sizeof *fresh));
+    if (!fresh) return NULL;
+    r->stack = fresh;
+    r->cap = cap;
+    return r->stack + r->n;
+}
+
+/* One item or member onto the stack. Plain values are read in place; only containers go through a copy. */
+static by_status read_item(reader *r, bool object) {
+    by_json_member *slot = next_slot(r);
+    if (!slot) return out_of_memory(r);
+    if (object) BY_TRY(read_key(r, &slot->key));
+    skip_space(r);
+    if (r->at < r->end && (*r->at == '{' || *r->at == '[')) {
+        by_str key = slot->key;
+        by_json value;
+        size_t mine = r->n++; /* the nested items lie above */
+        BY_TRY(read_container(r, &value, *r->at == '{'));
+        r->stack[mine] = (by_json_member){key, value};
+        return BY_OK;
+    }
+    r->n++;
+    return read_value(r, &slot->value);
 }
 
 static by_status close_array(reader *r, by_json *out, size_t base) {
     size_t n = r->n - base;
-    if (n > UINT32_MAX) return BY_FAIL(r->err, BY_ELIMIT, "array with more than 2^32 items");
+    if (n >= UINT32_MAX) return BY_FAIL(r->err, BY_ELIMIT, "array with more than 2^32 items");
     by_json *items = by_arena_alloc(r->arena, by_mul_size(n, sizeof *items));
     if (!items) return out_of_memory(r);
     for (size_t i = 0; i < n; i++) items[i] = r->stack[base + i].value;
@@ -205,22 +225,13 @@ static by_status close_array(reader *r, by_json *out, size_t base) {
 
 static by_status close_object(reader *r, by_json *out, size_t base) {
     size_t n = r->n - base;
-    if (n > UINT32_MAX) return BY_FAIL(r->err, BY_ELIMIT, "object with more than 2^32 members");
+    if (n >= UINT32_MAX) return BY_FAIL(r->err, BY_ELIMIT, "object with more than 2^32 members");
+    if (r->merge_keys && n > 1) BY_TRY(merge_keys(r, r->stack + base, &n));
     by_json_member *members = by_arena_alloc(r->arena, by_mul_size(n, sizeof *members));
     if (!members) return out_of_memory(r);
     if (n) memcpy(members, r->stack + base, n * sizeof *members);
     *out = (by_json){.type = BY_JSON_OBJECT, .n = (uint32_t)n, .v.members = members};
     r->n = base;
-    return BY_OK;
-}
-
-static by_status read_key(reader *r, by_str *key) {
-    skip_space(r);
-    if (r->at >= r->end || *r->at != '"') return fail_at(r, r->at, "expected a string as object key");
-    BY_TRY(read_string(r, key));
-    skip_space(r);
-    if (r->at >= r->end || *r->at != ':') return fail_at(r, r->at, "expected ':'");
-    r->at++;
     return BY_OK;
 }
 
@@ -235,10 +246,7 @@ static by_status read_container(reader *r, by_json *out, bool object) {
         r->at++;
     } else {
         for (;;) {
-            by_json_member m = {0};
-            if (object) BY_TRY(read_key(r, &m.key));
-            BY_TRY(read_value(r, &m.value));
-            BY_TRY(push(r, &m));
+            BY_TRY(read_item(r, object));
             skip_space(r);
             if (r->at < r->end && *r->at == ',') {
                 r->at++;
@@ -273,8 +281,10 @@ static by_status read_value(reader *r, by_json *out) {
     case 'f': out->type = BY_JSON_BOOL; return read_word(r, BY_STR("false"));
     default: break;
     }
-    if (*r->at == '-' || (*r->at >= '0' && *r->at <= '9')) return read_number(r, out);
-    return fail_at(r, r->at, "expected a value");
+    if (*r->at != '-' && (*r->at < '0' || *r->at > '9')) return fail_at(r, r->at, "expected a value");
+    const char *problem = by_json_scan_number(&r->at, r->end, r->arena, out);
+    if (!problem) return BY_OK;
+    return *problem ? fail_at(r, r->at, problem) : out_of_memory(r);
 }
 
 by_status by_json_parse(by_json *out, by_arena *arena, by_str text, const by_json_opts *opts, by_err *err) {
@@ -282,6 +292,7 @@ by_status by_json_parse(by_json *out, by_arena *arena, by_str text, const by_jso
     if (text.len > max) return BY_FAIL(err, BY_ELIMIT, "JSON text of %zu bytes is over the limit of %zu", text.len, max);
     reader r = {.at = text.ptr, .end = text.ptr + text.len, .start = text.ptr, .arena = arena, .err = err};
     r.depth_max = opts && opts->depth_max ? opts->depth_max : BY_LIMIT_JSON_DEPTH;
+    r.merge_keys = opts && opts->merge_keys;
     size_t bad = 0;
     if (!by_utf8_valid(text, &bad)) return fail_at(&r, text.ptr + bad, "not valid UTF-8");
     by_status status = read_value(&r, out);

@@ -1,11 +1,20 @@
-/* json_write.c - see json_write.h. Reserves once per string (six bytes is the longest escape, but most strings need none:
- * the plain runs are copied as they are and only escapes grow the buffer). */
+/* json_write.c - see json_write.h. A string without escapes, the usual one, is one reservation and one copy. */
 #include "json/json_write.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "json/json_scan.h"
+
+/* by_buf_push for a few bytes of known number: no call while there is room. */
+static inline void put(by_buf *out, const char *text, size_t n) {
+    if (out->ptr && out->cap - out->len >= n) {
+        memcpy(out->ptr + out->len, text, n);
+        out->len += n;
+    } else {
+        by_buf_push(out, text, n);
+    }
+}
 
 /* ---- strings ---- */
 
@@ -40,10 +49,18 @@ void by_json_write_escaped(by_buf *out, by_str s) {
 }
 
 void by_json_write_string(by_buf *out, by_str s) {
-    by_buf_reserve(out, by_add_size(s.len, 2)); /* one growth for the usual string */
-    by_buf_push_byte(out, '"');
+    char *to = by_buf_reserve(out, by_add_size(s.len, 2)); /* one growth for the usual string */
+    const char *end = s.ptr + s.len;
+    if (to && s.len && by_json_plain_end(s.ptr, end) == end) {
+        to[0] = '"';
+        memcpy(to + 1, s.ptr, s.len);
+        to[s.len + 1] = '"';
+        out->len += s.len + 2;
+        return;
+    }
+    put(out, "\"", 1);
     by_json_write_escaped(out, s);
-    by_buf_push_byte(out, '"');
+    put(out, "\"", 1);
 }
 
 /* ---- numbers ---- */
@@ -113,24 +130,23 @@ void by_json_write_double(by_buf *out, double v, by_json_style style) {
 /* ---- values ---- */
 
 static void write_container(by_buf *out, const by_json *v, by_json_style style) {
-    bool object = v->type == BY_JSON_OBJECT;
-    size_t gap = style == BY_JSON_PYTHON ? 2 : 1;
-    by_buf_push_byte(out, object ? '{' : '[');
+    bool object = v->type == BY_JSON_OBJECT, wide = style == BY_JSON_PYTHON;
+    put(out, object ? "{" : "[", 1);
     for (uint32_t i = 0; i < v->n; i++) {
-        if (i) by_buf_push(out, ", ", gap);
+        if (i) wide ? put(out, ", ", 2) : put(out, ",", 1);
         if (object) {
             by_json_write_string(out, v->v.members[i].key);
-            by_buf_push(out, ": ", gap);
+            wide ? put(out, ": ", 2) : put(out, ":", 1);
         }
         by_json_write(out, object ? &v->v.members[i].value : &v->v.items[i], style);
     }
-    by_buf_push_byte(out, object ? '}' : ']');
+    put(out, object ? "}" : "]", 1);
 }
 
 void by_json_write(by_buf *out, const by_json *v, by_json_style style) {
     switch (v->type) {
-    case BY_JSON_NULL: by_buf_push(out, "null", 4); break;
-    case BY_JSON_BOOL: by_buf_push_z(out, v->v.b ? "true" : "false"); break;
+    case BY_JSON_NULL: put(out, "null", 4); break;
+    case BY_JSON_BOOL: v->v.b ? put(out, "true", 4) : put(out, "false", 5); break;
     case BY_JSON_INT: by_json_write_int(out, v->v.i); break;
     case BY_JSON_UINT: by_json_write_uint(out, v->v.u); break;
     case BY_JSON_DOUBLE: by_json_write_double(out, v->v.d, style); break;
@@ -143,18 +159,18 @@ void by_json_write(by_buf *out, const by_json *v, by_json_style style) {
 /* ---- incremental writer ---- */
 
 static void separate(by_json_out *o) {
-    if (o->comma) by_buf_push(o->buf, ", ", o->style == BY_JSON_PYTHON ? 2 : 1);
+    if (o->comma) o->style == BY_JSON_PYTHON ? put(o->buf, ", ", 2) : put(o->buf, ",", 1);
     o->comma = true;
 }
 
 static void open_bracket(by_json_out *o, char c) {
     separate(o);
-    by_buf_push_byte(o->buf, c);
+    put(o->buf, &c, 1);
     o->comma = false;
 }
 
 static void close_bracket(by_json_out *o, char c) {
-    by_buf_push_byte(o->buf, c);
+    put(o->buf, &c, 1);
     o->comma = true;
 }
 
@@ -164,15 +180,15 @@ void by_json_out_array_begin(by_json_out *o) { open_bracket(o, '['); }
 void by_json_out_array_end(by_json_out *o) { close_bracket(o, ']'); }
 
 static void after_key(by_json_out *o) {
-    by_buf_push(o->buf, ": ", o->style == BY_JSON_PYTHON ? 2 : 1);
+    o->style == BY_JSON_PYTHON ? put(o->buf, ": ", 2) : put(o->buf, ":", 1);
     o->comma = false;
 }
 
 void by_json_out_key(by_json_out *o, const char *key) {
     separate(o);
-    by_buf_push_byte(o->buf, '"');
-    by_buf_push_z(o->buf, key);
-    by_buf_push_byte(o->buf, '"');
+    put(o->buf, "\"", 1);
+    put(o->buf, key, strlen(key));
+    put(o->buf, "\"", 1);
     after_key(o);
 }
 
