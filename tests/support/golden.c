@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PATHS 16
+#define PATHS      16
 #define PATH_BYTES 4096
 
 static const char *source_path(const char *dir, const char *rel) {
@@ -18,8 +18,12 @@ static const char *source_path(const char *dir, const char *rel) {
     return path;
 }
 
-const char *by_golden_path(const char *rel) { return source_path("/tests/golden/data", rel); }
-const char *by_source_path(const char *rel) { return source_path("", rel); }
+const char *by_golden_path(const char *rel) {
+    return source_path("/tests/golden/data", rel);
+}
+const char *by_source_path(const char *rel) {
+    return source_path("", rel);
+}
 
 /* ---- comparisons ---- */
 
@@ -49,9 +53,11 @@ bool by_golden_mostly_close_f32(const char *what, const float *got, const float 
                                 double tol_rel, double bad_share) {
     by_golden_diff d = by_golden_compare_f32(got, want, n, tol_abs, tol_rel);
     if ((double)d.n_bad <= bad_share * (double)n) return true;
-    fprintf(stderr, "%s: %zu of %zu values outside; first at [%zu]: got %.9g, want %.9g; max abs %.3g, max rel %.3g, allowed "
-                    "%.3g + %.3g |want|\n", what, d.n_bad, n, d.first_bad, (double)got[d.first_bad],
-            (double)want[d.first_bad], d.abs_max, d.rel_max, tol_abs, tol_rel);
+    fprintf(stderr,
+            "%s: %zu of %zu values outside; first at [%zu]: got %.9g, want %.9g; max abs %.3g, max rel %.3g, allowed "
+            "%.3g + %.3g |want|\n",
+            what, d.n_bad, n, d.first_bad, (double)got[d.first_bad], (double)want[d.first_bad], d.abs_max, d.rel_max,
+            tol_abs, tol_rel);
     return false;
 }
 
@@ -62,7 +68,8 @@ bool by_golden_close_f32(const char *what, const float *got, const float *want, 
 
 static void print_item(const char *name, const unsigned char *item, size_t bytes) {
     fprintf(stderr, " %s", name);
-    for (size_t b = 0; b < bytes && b < 16; b++) fprintf(stderr, " %02x", item[b]);
+    for (size_t b = 0; b < bytes && b < 16; b++)
+        fprintf(stderr, " %02x", item[b]);
     float f;
     if (bytes == sizeof f) {
         memcpy(&f, item, sizeof f);
@@ -107,8 +114,10 @@ by_lines *by_lines_open(const char *path) {
     if (!l) abort();
     size_t len = strlen(path);
     bool gz = len > 3 && strcmp(path + len - 3, ".gz") == 0;
-    if (!gz && access(path, F_OK) != 0) gz = true, snprintf(l->path, sizeof l->path, "%s.gz", path);
-    else snprintf(l->path, sizeof l->path, "%s", path);
+    if (!gz && access(path, F_OK) != 0)
+        gz = true, snprintf(l->path, sizeof l->path, "%s.gz", path);
+    else
+        snprintf(l->path, sizeof l->path, "%s", path);
     l->piped = gz;
     if (access(l->path, R_OK) == 0) l->f = gz ? open_gz(l->path) : fopen(l->path, "r");
     if (!l->f) {
@@ -127,7 +136,9 @@ bool by_lines_next(by_lines *l, by_str *line) {
     return true;
 }
 
-size_t by_lines_number(const by_lines *l) { return l->number; }
+size_t by_lines_number(const by_lines *l) {
+    return l->number;
+}
 
 void by_lines_close(by_lines *l) {
     if (!l) return;

@@ -1,5 +1,5 @@
-/* npz.c - see npz.h. The zip is read through its central directory; local headers only say where a member's bytes start,
- * because their name and extra fields may differ in length. */
+/* npz.c - see npz.h. The zip is read through its central directory; local headers only say where a member's bytes
+ * start, because their name and extra fields may differ in length. */
 #include "support/npz.h"
 
 #include <ctype.h>
@@ -10,9 +10,9 @@
 #include <string.h>
 
 #define NAME_MAX_BYTES 256
-#define LOCAL_BYTES 30
-#define CENTRAL_BYTES 46
-#define END_BYTES 22
+#define LOCAL_BYTES    30
+#define CENTRAL_BYTES  46
+#define END_BYTES      22
 
 struct by_npz {
     int n;
@@ -20,8 +20,12 @@ struct by_npz {
     by_npy *arrays;
 };
 
-static uint32_t le16(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
-static uint32_t le32(const uint8_t *p) { return le16(p) | le16(p + 2) << 16; }
+static uint32_t le16(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
+}
+static uint32_t le32(const uint8_t *p) {
+    return le16(p) | le16(p + 2) << 16;
+}
 
 __attribute__((format(printf, 2, 3))) static bool complain(const char *path, const char *fmt, ...) {
     va_list ap;
@@ -72,7 +76,8 @@ static bool parse_shape(by_npy *a, const char *s) {
     a->n = 1;
     if (*s++ != '(') return false;
     for (;;) {
-        while (*s == ' ' || *s == ',') s++;
+        while (*s == ' ' || *s == ',')
+            s++;
         if (*s == ')') return true;
         if (!isdigit((unsigned char)*s) || a->ndim == BY_NPY_DIMS_MAX) return false;
         char *end;
@@ -144,7 +149,8 @@ static bool read_directory(by_npz *z, const uint8_t *bytes, size_t size, const c
     if (!z->names || !z->arrays) return complain(path, "out of memory");
     for (size_t i = 0; i < n; i++) {
         if (end - at < CENTRAL_BYTES || le32(bytes + at) != 0x02014b50) return complain(path, "directory entry %zu", i);
-        size_t entry_bytes = CENTRAL_BYTES + (size_t)le16(bytes + at + 28) + le16(bytes + at + 30) + le16(bytes + at + 32);
+        size_t entry_bytes =
+            CENTRAL_BYTES + (size_t)le16(bytes + at + 28) + le16(bytes + at + 30) + le16(bytes + at + 32);
         if (end - at < entry_bytes) return complain(path, "directory entry %zu is cut", i);
         if (!read_member(z, bytes, size, bytes + at, path)) return false;
         at += entry_bytes;
@@ -167,7 +173,8 @@ by_npz *by_npz_open(const char *path) {
 
 void by_npz_close(by_npz *z) {
     if (!z) return;
-    for (int i = 0; i < z->n; i++) free((void *)(uintptr_t)z->arrays[i].data);
+    for (int i = 0; i < z->n; i++)
+        free((void *)(uintptr_t)z->arrays[i].data);
     free(z->names);
     free(z->arrays);
     free(z);
@@ -193,8 +200,12 @@ const by_npy *by_npz_need(const by_npz *z, const char *dtype, const char *name_f
     return a;
 }
 
-int by_npz_count(const by_npz *z) { return z->n; }
-const char *by_npz_name(const by_npz *z, int i) { return i >= 0 && i < z->n ? z->names[i] : NULL; }
+int by_npz_count(const by_npz *z) {
+    return z->n;
+}
+const char *by_npz_name(const by_npz *z, int i) {
+    return i >= 0 && i < z->n ? z->names[i] : NULL;
+}
 
 by_npy *by_npy_read(const char *path) {
     size_t size;
@@ -223,9 +234,21 @@ static const void *typed(const by_npy *a, const char *dtype) {
     return a->data;
 }
 
-const float *by_npy_f32(const by_npy *a) { return typed(a, "<f4"); }
-const int32_t *by_npy_i32(const by_npy *a) { return typed(a, "<i4"); }
-const int64_t *by_npy_i64(const by_npy *a) { return typed(a, "<i8"); }
-const uint32_t *by_npy_u32(const by_npy *a) { return typed(a, "<u4"); }
-const uint64_t *by_npy_u64(const by_npy *a) { return typed(a, "<u8"); }
-const uint8_t *by_npy_u8(const by_npy *a) { return typed(a, "|u1"); }
+const float *by_npy_f32(const by_npy *a) {
+    return typed(a, "<f4");
+}
+const int32_t *by_npy_i32(const by_npy *a) {
+    return typed(a, "<i4");
+}
+const int64_t *by_npy_i64(const by_npy *a) {
+    return typed(a, "<i8");
+}
+const uint32_t *by_npy_u32(const by_npy *a) {
+    return typed(a, "<u4");
+}
+const uint64_t *by_npy_u64(const by_npy *a) {
+    return typed(a, "<u8");
+}
+const uint8_t *by_npy_u8(const by_npy *a) {
+    return typed(a, "|u1");
+}

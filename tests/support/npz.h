@@ -1,9 +1,9 @@
 /* npz.h - reads the NumPy files that goldens are stored in.
  *
  * .npz: a zip of stored members (method 0, no ZIP64, no data descriptors), one `<name>.npy` each. .npy: format 1.0,
- * little-endian, C order, types <f2 <f4 <f8 <i2 <i4 <i8 <u2 <u4 <u8 |i1 |u1 |b1. Anything else is refused with a line on stderr: a
- * golden that cannot be read must never look like one that passed. Memory comes from libc and not from base/alloc.h, so
- * that reading goldens does not move the counters a test looks at. For tests only. */
+ * little-endian, C order, types <f2 <f4 <f8 <i2 <i4 <i8 <u2 <u4 <u8 |i1 |u1 |b1. Anything else is refused with a line
+ * on stderr: a golden that cannot be read must never look like one that passed. Memory comes from libc and not from
+ * base/alloc.h, so that reading goldens does not move the counters a test looks at. For tests only. */
 #ifndef BY_TEST_NPZ_H
 #define BY_TEST_NPZ_H
 
@@ -13,8 +13,8 @@
 #define BY_NPY_DIMS_MAX 8
 
 typedef struct by_npy {
-    char dtype[4];   /* "<f4", "<i4", "<i8", "<u4", "<u8", "|u1", ... */
-    int ndim;        /* 0 for a scalar */
+    char dtype[4]; /* "<f4", "<i4", "<i8", "<u4", "<u8", "|u1", ... */
+    int ndim;      /* 0 for a scalar */
     size_t shape[BY_NPY_DIMS_MAX];
     const void *data; /* aligned to 64 */
     size_t n;         /* product of shape */

@@ -26,7 +26,9 @@ static void put(blob *b, const void *data, size_t n) {
     memcpy(b->bytes + b->n, data, n);
     b->n += n;
 }
-static void put16(blob *b, unsigned v) { put(b, (uint8_t[]){(uint8_t)v, (uint8_t)(v >> 8)}, 2); }
+static void put16(blob *b, unsigned v) {
+    put(b, (uint8_t[]){(uint8_t)v, (uint8_t)(v >> 8)}, 2);
+}
 static void put32(blob *b, size_t v) {
     put16(b, (unsigned)v & 0xffff);
     put16(b, (unsigned)(v >> 16));
@@ -156,7 +158,8 @@ static void a_damaged_npz_is_refused_or_read_without_harm(void **state) {
     fflush(stderr);
     int keep = dup(2);
     assert_non_null(freopen("/dev/null", "w", stderr));
-    for (size_t n = 0; n < z.n; n++) assert_null(open_bytes(z.bytes, n));
+    for (size_t n = 0; n < z.n; n++)
+        assert_null(open_bytes(z.bytes, n));
     for (size_t bit = 0; bit < z.n * 8; bit++) {
         blob flipped = z;
         flipped.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -199,7 +202,8 @@ static void lines_come_from_plain_and_gzip_files(void **state) {
     snprintf(gz, sizeof gz, "%s.gz", path);
     snprintf(command, sizeof command, "gzip -9n '%s' -k", path);
     assert_int_equal(system(command), 0);
-    for (int round = 0; round < 3; round++) { /* the plain file, the .gz by name, and found behind a missing plain name */
+    for (int round = 0; round < 3;
+         round++) { /* the plain file, the .gz by name, and found behind a missing plain name */
         by_lines *l = by_lines_open(round == 1 ? gz : path);
         by_str line;
         const char *want[] = {"one", "", "three"};

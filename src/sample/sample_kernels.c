@@ -1,0 +1,121 @@
+/* sample_kernels.c - see sample_kernels.h. The inner loops run over independent elements of fixed-size blocks, which is
+ * what a compiler can turn into vectors without changing a single rounding. BY_SAMPLE_TABLE is the name of the table;
+ * the files of isa/ set it and include this one. */
+#include "sample/sample_kernels.h"
+
+#include <float.h>
+
+#include "sample/sample_math.h"
+
+#define LANES 16
+#define BLOCK 256
+
+#ifndef BY_SAMPLE_TABLE
+#define BY_SAMPLE_TABLE by_sample_kernels_base
+#endif
+
+static float row_max(const float *row, size_t n, bool *bad) {
+    float m[BLOCK];
+    uint32_t worst[BLOCK] = {0};
+    for (size_t i = 0; i < BLOCK; i++)
+        m[i] = -INFINITY;
+    for (size_t at = 0; at < n; at += BLOCK) {
+        size_t len = n - at < BLOCK ? n - at : BLOCK;
+        for (size_t i = 0; i < len; i++) {
+            float x = row[at + i];
+            m[i] = x > m[i] ? x : m[i];
+            worst[i] |= x <= FLT_MAX ? 0u : 1u;
+        }
+    }
+    float max = m[0];
+    uint32_t any = worst[0];
+    for (size_t i = 1; i < BLOCK; i++) {
+        max = m[i] > max ? m[i] : max;
+        any |= worst[i];
+    }
+    *bad = any != 0;
+    return max;
+}
+
+static void exp_affine(float *out, const float *row, size_t n, float max, float inv_t, float log_s) {
+    for (size_t i = 0; i < n; i++)
+        out[i] = by_sample_exp((row[i] - max) * inv_t - log_s);
+}
+
+/* Sum of a block of numbers in 16 running sums and a balanced tree. */
+static float sum_block(const float *x) {
+    float acc[LANES] = {0};
+    for (size_t i = 0; i < BLOCK; i += LANES)
+        for (size_t j = 0; j < LANES; j++)
+            acc[j] += x[i + j];
+    for (size_t half = LANES / 2; half > 0; half /= 2)
+        for (size_t j = 0; j < half; j++)
+            acc[j] += acc[j + half];
+    return acc[0];
+}
+
+static double exp_sum(const float *row, size_t n, float max, float inv_t) {
+    double total = 0;
+    float e[BLOCK];
+    size_t at = 0;
+    for (; at + BLOCK <= n; at += BLOCK) {
+        exp_affine(e, row + at, BLOCK, max, inv_t, 0);
+        total += (double)sum_block(e);
+    }
+    if (at == n) return total;
+    memset(e, 0, sizeof e);
+    exp_affine(e, row + at, n - at, max, inv_t, 0);
+    return total + (double)sum_block(e);
+}
+
+static size_t gather(int32_t *ids, float *x, const float *row, size_t n, float max, float inv_t, float floor_s) {
+    enum { STEP = 64 };
+    size_t count = 0;
+    for (size_t at = 0; at < n; at += STEP) {
+        size_t len = n - at < STEP ? n - at : STEP;
+        uint32_t any = 0;
+        for (size_t i = 0; i < len; i++)
+            any |= (row[at + i] - max) * inv_t >= floor_s ? 1u : 0u;
+        if (!any) continue; /* the usual case: a row has few likely tokens */
+        for (size_t i = 0; i < len; i++) {
+            ids[count] = (int32_t)(at + i); /* written always, kept when counted: no branch to guess */
+            x[count] = row[at + i];
+            count += (row[at + i] - max) * inv_t >= floor_s ? 1u : 0u;
+        }
+    }
+    return count;
+}
+
+static void rank_values(float *x, uint32_t *key, uint32_t *mass, size_t n, float max, float inv_t, float log_s) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u = by_sample_bits(x[i] + 0.0f);
+        key[i] = u ^ (u >> 31 ? 0xffffffffu : 0x80000000u);
+        float lp = (x[i] - max) * inv_t - log_s;
+        mass[i] = by_sample_mass(by_sample_exp(lp));
+        x[i] = lp;
+    }
+}
+
+static void add_mass(uint32_t *lanes, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        lanes[i] += by_sample_mass(x[i]);
+}
+
+static float subtract_one(float x, float l, int32_t id, const by_sample_dist *q, float penalty) {
+    float scaled = (l - q->max) * q->inv_t;
+    bool kept = ((l > q->cut) | ((l == q->cut) & (id <= q->cut_id))) & (scaled >= q->floor_s);
+    float p = by_sample_exp(scaled - q->log_s - q->log_kept - penalty), left = x - (kept ? p : 0.0f);
+    return left > 0 ? left : 0;
+}
+
+static void subtract(float *x, const int32_t *ids, size_t n, const by_sample_dist *q, float penalty) {
+    const by_sample_dist d = *q; /* a copy: the compiler then knows that writing x does not change it */
+    if (ids)
+        for (size_t i = 0; i < n; i++)
+            x[i] = subtract_one(x[i], d.row[ids[i]], ids[i], &d, penalty);
+    else
+        for (size_t i = 0; i < n; i++)
+            x[i] = subtract_one(x[i], d.row[i], (int32_t)i, &d, penalty);
+}
+
+const by_sample_kernels BY_SAMPLE_TABLE = {row_max, exp_sum, exp_affine, gather, rank_values, add_mass, subtract};
