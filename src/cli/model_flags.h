@@ -1,0 +1,48 @@
+/* model_flags.h - the flags of every command that runs the model, and opening it with them. */
+#ifndef BY_CLI_MODEL_FLAGS_H
+#define BY_CLI_MODEL_FLAGS_H
+
+#include "cli/args.h"
+#include "engine/solo.h"
+
+typedef struct by_model_flags {
+    const char *model, *isa;
+    int backend;  /* index into BY_BACKEND_CHOICES; -1 = best available */
+    int numerics; /* by_numerics */
+    int64_t threads, chunk, context;
+    bool no_check;
+} by_model_flags;
+
+#define BY_BACKEND_CHOICES "ref|cpu|cuda|guard"
+
+static inline by_model_flags by_model_flags_default(void) {
+    return (by_model_flags){.backend = -1, .numerics = BY_NUMERICS_DEPLOYED};
+}
+
+/* Rows for a command's table; f is a by_model_flags variable. */
+#define BY_MODEL_FLAG_ROWS(f)                                                                                          \
+    {.names = "--model,-m,--model-path", .kind = BY_FLAG_STRING, .out = &(f).model,                                    \
+     .help = "folder of the checkpoint (default: the bundled tiny model, or BATHYC_MODEL)"},                           \
+    {.names = "--backend,--device", .kind = BY_FLAG_CHOICE, .out = &(f).backend, .choices = BY_BACKEND_CHOICES,        \
+     .help = "where to compute (default: best available)"},                                                            \
+    {.names = "--threads,-t", .kind = BY_FLAG_INT, .out = &(f).threads, .min = 1, .max = BY_LIMIT_THREADS,             \
+     .help = "CPU threads (default: physical cores that may be used)"},                                                \
+    {.names = "--cpu-isa", .kind = BY_FLAG_STRING, .out = &(f).isa, .help = "highest CPU instruction set to use"},     \
+    {.names = "--numerics", .kind = BY_FLAG_CHOICE, .out = &(f).numerics, .choices = "exact|quantised|deployed",       \
+     .help = "where values are rounded (default: deployed)"},                                                          \
+    {.names = "--chunk", .kind = BY_FLAG_INT, .out = &(f).chunk, .min = 1, .max = BY_LIMIT_STEP_ROWS,                  \
+     .help = "rows of one prefill step"},                                                                              \
+    {.names = "--no-check-weights", .kind = BY_FLAG_BOOL, .out = &(f).no_check,                                        \
+     .help = "do not look for NaN and infinite weights"}
+
+#define BY_CONTEXT_FLAG_ROW(f)                                                                                         \
+    {.names = "--ctx-size,--max-model-len,-c,--context-length", .kind = BY_FLAG_INT, .out = &(f).context, .min = 1,    \
+     .max = BY_LIMIT_CONTEXT, .help = "most tokens of a sequence (default: the model's limit)"}
+
+/* Opens device and model. BY_EUNSUPPORTED for a backend that is not there and numerics it does not have: exit code 2. */
+by_status by_model_flags_open(by_solo *out, const by_model_flags *f, by_err *err);
+
+/* 2 for BY_EUNSUPPORTED and BY_EINVAL, else 1. */
+int by_model_exit_code(by_status status);
+
+#endif
