@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "model/engram_hash.h"
 #include "model/rope_freq.h"
+#include "tok/token_map.h"
 
 const char *by_numerics_name(by_numerics n) {
     static const char *const names[] = {"exact", "quantised", "deployed"};
@@ -33,12 +34,14 @@ static by_status compress_tokens(by_model *m, const char *dir, by_err *err) {
             return BY_FAIL(err, BY_EMISSING, "%s/tokenizer.json: needed, since engram_compressed_vocab_size is %d", dir,
                            c->engram.compressed_vocab_size);
         int32_t n = 0;
-        return BY_FAIL(err, BY_EUNSUPPORTED, "token compression");
+        BY_TRY(by_tok_compressed_ids(m->tok, m->compressed, c->vocab_size, &n, err));
         if (n != c->engram.compressed_vocab_size)
             return BY_FAIL(err, BY_EFORMAT, "%s/tokenizer.json: %d distinct compressed tokens, config.json says %d", dir, n,
                            c->engram.compressed_vocab_size);
     }
     m->engram_pad = m->compressed[c->engram.pad_token_id];
+    if (m->engram_pad < 0)
+        return BY_FAIL(err, BY_EFORMAT, "%s/tokenizer.json: no token has engram_pad_token_id %d", dir, c->engram.pad_token_id);
     return BY_OK;
 }
 

@@ -275,7 +275,7 @@ static void streams(const char *folder, const by_test_backend *b) {
     by_npz_close(z);
 }
 
-static const char *const folders[] = {"first_light", "tiny_a"};
+static const char *const folders[] = {"first_light", "tiny_a", "tiny_b"};
 
 static void on_every_backend(void (*one)(const char *, const by_test_backend *)) {
     const by_test_backend *all;
