@@ -77,3 +77,13 @@ foreach(source ${scripts})
   add_test(NAME ${name} COMMAND bash ${source} $<TARGET_FILE:bathyc> ${CMAKE_SOURCE_DIR})
   by_test_properties(${name} ${source} integration)
 endforeach()
+
+# Checks of the sources themselves; they need python3 and nothing else.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  foreach(check deps style)
+    add_test(NAME check_${check} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/check_${check}.py
+      ${CMAKE_SOURCE_DIR})
+    set_tests_properties(check_${check} PROPERTIES LABELS unit TIMEOUT 60)
+  endforeach()
+endif()

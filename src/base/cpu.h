@@ -30,6 +30,7 @@ typedef struct by_cpu {
     bool neon_dotprod, neon_bf16;     /* aarch64 */
 } by_cpu;
 
+/* Asks the processor and the operating system; never fails, unknown hardware is BY_ISA_REF. */
 void by_cpu_detect(by_cpu *out);
 
 /* Lowers out->isa to the tier called name ("ref", "neon", "avx2", "avx512", "avx512bf16", "amx"; "auto" changes nothing).

@@ -30,6 +30,7 @@ by_status by_file_write(const char *path, const void *data, size_t n, by_err *er
 /* write(2) until done; BY_EIO with errno's text (EPIPE included). */
 by_status by_fd_write_all(int fd, const void *data, size_t n, by_err *err);
 
+/* Is there a regular file, or a directory, that this process can reach under that name? */
 bool by_file_exists(const char *path);
 bool by_dir_exists(const char *path);
 

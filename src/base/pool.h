@@ -49,6 +49,7 @@ by_status by_pool_create(by_pool **out, int32_t n_threads, by_err *err);
 /* Joins the workers. NULL is allowed. Not while a region runs. */
 void by_pool_destroy(by_pool *pool);
 
+/* Number of threads that enter a region, the caller included. */
 int32_t by_pool_threads(const by_pool *pool);
 
 /* Returns when the region has returned on every thread that entered it. */

@@ -1,10 +1,11 @@
 /* json.h - strict JSON reader into an arena, and accessors.
  *
  * RFC 8259 without extensions: UTF-8 only, one value, no duplicate-key rejection (the last one wins in by_json_get; all
- * are kept in order unless merge_keys is set), no lone surrogate escapes, numbers as written. Objects keep their order: it decides token identity
- * in prompts. Integers that fit are exact (int64, then uint64), everything else is a double; `raw` is the number's text.
- * Strings may hold NUL. Values and strings live in the arena, strings without escapes point into the input text, so the
- * text must outlive the values. Readers may share a value; nothing is changed after parsing. */
+ * are kept in order unless merge_keys is set), no lone surrogate escapes, numbers as written. Objects keep their order:
+ * it decides token identity in prompts. Integers that fit are exact (int64, then uint64), everything else is a double;
+ * `raw` is the number's text. Strings may hold NUL. Values and strings live in the arena, strings without escapes point
+ * into the input text, so the text must outlive the values. Readers may share a value; nothing is changed after
+ * parsing. */
 #ifndef BY_JSON_JSON_H
 #define BY_JSON_JSON_H
 

@@ -26,6 +26,7 @@ void by_json_walk_deinit(by_json_walk *w);
  * that starts no value gives NULL, and reading it fails then. */
 by_json_type by_json_walk_peek(by_json_walk *w);
 
+/* Enters a container; BY_EFORMAT when the next value is another one. */
 by_status by_json_walk_begin_object(by_json_walk *w, by_err *err);
 by_status by_json_walk_begin_array(by_json_walk *w, by_err *err);
 

@@ -27,6 +27,7 @@ void by_json_write(by_buf *out, const by_json *v, by_json_style style);
 void by_json_write_string(by_buf *out, by_str s);
 void by_json_write_escaped(by_buf *out, by_str s);
 
+/* Numbers; a failed growth shows in the buffer. */
 void by_json_write_int(by_buf *out, int64_t v);
 void by_json_write_uint(by_buf *out, uint64_t v);
 void by_json_write_double(by_buf *out, double v, by_json_style style);
@@ -57,6 +58,7 @@ static inline by_json_out by_json_out_init(by_buf *buf, by_json_style style) {
 }
 static inline void by_json_out_restart(by_json_out *o) { o->comma = false; }
 
+/* Containers; the writer puts the commas. */
 void by_json_out_object_begin(by_json_out *o);
 void by_json_out_object_end(by_json_out *o);
 void by_json_out_array_begin(by_json_out *o);
@@ -66,6 +68,7 @@ void by_json_out_array_end(by_json_out *o);
 void by_json_out_key(by_json_out *o, const char *key);
 void by_json_out_key_str(by_json_out *o, by_str key);
 
+/* One value, in an array or behind a key. */
 void by_json_out_string(by_json_out *o, by_str s);
 void by_json_out_z(by_json_out *o, const char *z); /* NULL is written as null */
 void by_json_out_int(by_json_out *o, int64_t v);

@@ -51,6 +51,7 @@ const by_ckpt_tensor *by_checkpoint_find(const by_checkpoint *ck, const char *na
 size_t by_checkpoint_n_tensors(const by_checkpoint *ck);
 const by_ckpt_tensor *by_checkpoint_at(const by_checkpoint *ck, size_t i);
 
+/* Shards in the order of the index. shard in [0, n). */
 int by_checkpoint_n_shards(const by_checkpoint *ck);
 const char *by_checkpoint_shard_name(const by_checkpoint *ck, int shard);
 /* The whole mapping of a shard, page-aligned; *bytes is its size. Aligned copies of tensors lie outside of it. */

@@ -45,6 +45,7 @@ bool by_config_read_bool(by_config_reader *r, const by_json *obj, const char *ke
 bool by_config_read_ints(by_config_reader *r, const by_json *obj, const char *key, by_key_need need, int64_t min,
                          int64_t max, int cap, int64_t *out, int *n);
 
+/* Each field of the table, into base at its offset; problems are collected in r. */
 void by_config_read_int_fields(by_config_reader *r, const by_json *obj, const by_int_field *fields, int n, void *base);
 void by_config_read_real_fields(by_config_reader *r, const by_json *obj, const by_real_field *fields, int n, void *base);
 

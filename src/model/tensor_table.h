@@ -38,6 +38,7 @@ typedef enum by_part {
     BY_PART_N
 } by_part;
 
+/* Key of a part in JSON reports, and its name for people. */
 const char *by_part_key(by_part p);
 const char *by_part_text(by_part p);
 

@@ -57,6 +57,7 @@ void by_quant_act8(const float *x, int64_t n, uint8_t *data, uint8_t *scales);
 void by_quant_kv4(const float *x, int64_t n, uint8_t *data, uint8_t *scales);
 void by_quant_ix4(const float *x, int64_t n, uint8_t *data, uint8_t *scales);
 
+/* The values that the bytes stand for: the inverse of the three above up to their rounding. */
 void by_dequant_act8(const uint8_t *data, const uint8_t *scales, int64_t n, float *x);
 void by_dequant_kv4(const uint8_t *data, const uint8_t *scales, int64_t n, float *x);
 void by_dequant_ix4(const uint8_t *data, const uint8_t *scales, int64_t n, float *x);

@@ -52,6 +52,7 @@ typedef struct by_sample_params {
     bool first_no_eos;  /* the first output token is not eos_id */
 } by_sample_params;
 
+/* Temperature 1, no cuts, no edits, seed 0. */
 by_sample_params by_sample_params_default(void);
 
 static inline bool by_sample_is_greedy(const by_sample_params *p) {

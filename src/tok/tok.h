@@ -139,6 +139,7 @@ int32_t by_tok_n_ids(const by_tok *tok);
  * asked for. The bytes live as long as tok and need not be valid UTF-8 on their own. */
 by_str by_tok_bytes(const by_tok *tok, int32_t id);
 
+/* Is the id in added_tokens; is it marked special there? False for unknown ids. */
 bool by_tok_is_added(const by_tok *tok, int32_t id);
 bool by_tok_is_special(const by_tok *tok, int32_t id);
 
