@@ -6,6 +6,7 @@
 #define BY_COMMAND_TABLE(X)                                                                        \
     X(conform, "answer rows of test vectors")                                                      \
     X(logits, "logits of every token of given sequences, for numeric checks")                        \
+    X(inspect, "show what a checkpoint holds and needs")                                           \
     X(version, "print the version and what this build contains")
 
 #define BY_COMMAND_DECL(name, help) int by_cmd_##name(int argc, char **argv);
