@@ -93,7 +93,7 @@ static void put_weights(by_json_out *o, const by_inspection *in) {
     const by_part_sums *s = &in->sums;
     by_json_out_key(o, "weights");
     by_json_out_object_begin(o);
-    put_int(o, "parameters", s->n_params);
+    put_int(o, "parameters", s->params_total);
     put_int(o, "tensors", s->n_total);
     put_int(o, "bytes", s->bytes_total);
     put_int(o, "resident_bytes", in->resident_bytes);
@@ -105,6 +105,7 @@ static void put_weights(by_json_out *o, const by_inspection *in) {
         by_json_out_object_begin(o);
         by_json_out_key(o, "part");
         by_json_out_z(o, by_part_key((by_part)p));
+        put_int(o, "parameters", s->params[p]);
         put_int(o, "tensors", s->n_tensors[p]);
         put_int(o, "bytes", s->bytes[p]);
         by_json_out_object_end(o);

@@ -24,6 +24,14 @@ static shown bytes(int64_t n) {
     return s;
 }
 
+/* 24.07 million, 763.0 billion */
+static shown amount(int64_t n) {
+    shown s;
+    bool large = n >= 1000000000;
+    snprintf(s.text, sizeof s.text, "%.4g %s", (double)n * (large ? 1e-9 : 1e-6), large ? "billion" : "million");
+    return s;
+}
+
 /* 1,234,567 */
 static shown count(int64_t n) {
     char digits[24];
@@ -151,9 +159,10 @@ static void notes(const by_inspection *in, by_buf *out) {
 
 void by_inspect_text(const by_inspection *in, by_buf *out) {
     by_buf_printf(out, "%s\n", in->dir);
-    double millions = (double)in->sums.n_params * 1e-6;
-    line(out, "model", "DeepseekV41ForCausalLM, %.4g %s parameters", millions < 1000 ? millions : millions / 1000,
-         millions < 1000 ? "million" : "billion");
+    const by_part_sums *s = &in->sums;
+    int64_t tables = s->params[BY_PART_ENGRAM_TABLE];
+    line(out, "model", "DeepseekV41ForCausalLM, %s parameters%s%s%s", amount(s->params_total).text, tables ? ", " : "",
+         tables ? amount(tables).text : "", tables ? " of them in Engram tables" : "");
     line(out, "files", "%d shard%s, %s tensors, %s", by_checkpoint_n_shards(in->ck),
          by_checkpoint_n_shards(in->ck) == 1 ? "" : "s", count((int64_t)by_checkpoint_n_tensors(in->ck)).text,
          bytes(by_checkpoint_file_bytes(in->ck)).text);

@@ -324,7 +324,9 @@ static by_status add_to_sums(void *ctx, const by_tensor_spec *spec, by_err *err)
     s->n_tensors[spec->part]++;
     s->bytes_total += bytes;
     s->n_total++;
-    if (!spec->is_scale) s->n_params += spec->rows * spec->cols;
+    int64_t params = spec->is_scale ? 0 : spec->rows * spec->cols;
+    s->params[spec->part] += params;
+    s->params_total += params;
     return BY_OK;
 }
 

@@ -91,8 +91,8 @@ by_status by_tensor_table_walk(const by_config *c, by_tensor_visit visit, void *
 typedef struct by_part_sums {
     int64_t bytes[BY_PART_N];
     int64_t n_tensors[BY_PART_N];
-    int64_t bytes_total, n_total;
-    int64_t n_params; /* values of weights, scales not counted */
+    int64_t params[BY_PART_N]; /* values of weights, scales not counted */
+    int64_t bytes_total, n_total, params_total;
 } by_part_sums;
 void by_tensor_table_sum(const by_config *c, by_part_sums *out);
 
