@@ -11,7 +11,8 @@
  *   piece        what the pre-tokenizer cuts the text into; merges stay inside one piece
  *
  * Only the DeepSeek V3/V4 family is implemented: no normaliser, the three splits of that family, byte-level pieces. A file
- * that asks for anything else is refused with the field's name. Source: tokenizer.json and the behaviour of Hugging Face
+ * that asks for anything else can still be loaded for its ids and texts, but every encoding call fails with the reason
+ * (by_tok_check_encode asks for it early). Source: tokenizer.json and the behaviour of Hugging Face
  * `tokenizers`; golden: tests/golden/golden_tok.c. */
 #ifndef BY_TOK_TOK_H
 #define BY_TOK_TOK_H
@@ -43,13 +44,15 @@ typedef struct by_tok_opts {
 
 /* Reads a tokenizer.json; *out is set only on success. opts may be NULL. About 0.1 s for the published file.
  * Errors: BY_EMISSING, BY_EIO (the file), BY_EFORMAT (not JSON, or entries that contradict each other: a merge without
- * its result, an id used twice, a byte without a symbol), BY_EUNSUPPORTED (a feature outside the family above), BY_ELIMIT
- * (BY_LIMIT_VOCAB, BY_LIMIT_TOKEN_BYTES), BY_EINVAL (an override of an id that is not an added token), BY_ENOMEM; each
+ * its result, an id used twice, a byte without a symbol), BY_EUNSUPPORTED (not a BPE), BY_ELIMIT (BY_LIMIT_VOCAB, BY_LIMIT_TOKEN_BYTES), BY_EINVAL (an override of an id that is not an added token), BY_ENOMEM; each
  * with path and field. */
 by_status by_tok_open(by_tok **out, const char *path, const by_tok_opts *opts, by_err *err);
 
 /* The same from the file's text, which is not needed afterwards. */
 by_status by_tok_parse(by_tok **out, by_str json, const by_tok_opts *opts, by_err *err);
+
+/* BY_OK when text can be encoded, else BY_EUNSUPPORTED with the field of the file that stands against it. */
+by_status by_tok_check_encode(const by_tok *tok, by_err *err);
 
 /* NULL is allowed. */
 void by_tok_destroy(by_tok *tok);
@@ -77,7 +80,8 @@ typedef enum by_tok_mode {
 
 /* Appends the ids of text. scratch may be NULL: then working memory is allocated for this call and there is no cache.
  * Nothing is added at the front or the end. Time O(n log n) for any text. On an error out->n is as before.
- * Errors: BY_EFORMAT (not UTF-8; the message names the offset), BY_ENOMEM. */
+ * Errors: BY_EFORMAT (not UTF-8; the message names the offset), BY_EUNSUPPORTED (see above), BY_EINVAL (scratch is for
+ * another by_tok), BY_ENOMEM. */
 by_status by_tok_encode(const by_tok *tok, by_tok_scratch *scratch, by_str text, by_tok_mode mode, by_tok_ids *out,
                         by_err *err);
 

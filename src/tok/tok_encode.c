@@ -130,7 +130,6 @@ static by_status encode_cached(encoder *e, const unsigned char *p, size_t len, c
 }
 
 static by_status encode_plain(encoder *e, by_str text) {
-    if (text.len == 0) return BY_OK; /* the pointer may be NULL */
     const unsigned char *p = (const unsigned char *)text.ptr, *end = p + text.len;
     while (p < end) {
         const unsigned char *next = by_tok_piece_end(p, end);
@@ -170,22 +169,31 @@ size_t by_tok_next_piece(by_str text, size_t at) {
     return (size_t)(by_tok_piece_end(p + at, p + text.len) - p);
 }
 
-static by_status check_utf8(by_str text, by_err *err) {
+by_status by_tok_check_encode(const by_tok *tok, by_err *err) {
+    if (tok->cannot_encode.code != BY_OK && err) *err = tok->cannot_encode;
+    return tok->cannot_encode.code;
+}
+
+static by_status begin(encoder *e, by_tok_scratch *scratch, by_tok_work *own, by_str text) {
+    BY_TRY(by_tok_check_encode(e->tok, e->err));
+    if (scratch && scratch->tok != e->tok)
+        return BY_FAIL(e->err, BY_EINVAL, "the working memory is for another tokenizer");
+    e->work = scratch ? &scratch->work : own;
+    e->cache = scratch ? scratch->cache : NULL;
     size_t bad;
     if (by_utf8_valid(text, &bad)) return BY_OK;
-    return BY_FAIL(err, BY_EFORMAT, "the text is not UTF-8: byte 0x%02x at offset %zu", (unsigned char)text.ptr[bad], bad);
+    return BY_FAIL(e->err, BY_EFORMAT, "the text is not UTF-8: byte 0x%02x at offset %zu", (unsigned char)text.ptr[bad],
+                   bad);
 }
 
 by_status by_tok_encode(const by_tok *tok, by_tok_scratch *scratch, by_str text, by_tok_mode mode, by_tok_ids *out,
                         by_err *err) {
-    if (text.len == 0) text = BY_STR("");
-    BY_TRY(check_utf8(text, err));
-    if (scratch && scratch->tok != tok) return BY_FAIL(err, BY_EINVAL, "the working memory is for another tokenizer");
     by_tok_work own = {0};
-    encoder e = {.tok = tok, .work = scratch ? &scratch->work : &own, .cache = scratch ? scratch->cache : NULL,
-                 .out = out, .err = err};
+    encoder e = {.tok = tok, .out = out, .err = err};
     size_t n = out->n;
-    by_status status = mode == BY_TOK_FULL ? encode_full(&e, text) : encode_plain(&e, text);
+    if (text.len == 0) text = BY_STR(""); /* the pointer may be NULL */
+    by_status status = begin(&e, scratch, &own, text);
+    if (status == BY_OK) status = mode == BY_TOK_FULL ? encode_full(&e, text) : encode_plain(&e, text);
     if (status < 0) out->n = n;
     by_tok_work_deinit(&own);
     return status;
@@ -217,14 +225,12 @@ static by_status encode_ranges(encoder *e, by_str text, const by_tok_range *rang
 
 by_status by_tok_encode_ranges(const by_tok *tok, by_tok_scratch *scratch, by_str text, const by_tok_range *ranges,
                                size_t n_ranges, by_tok_ids *out, by_err *err) {
-    if (text.len == 0) text = BY_STR("");
-    BY_TRY(check_utf8(text, err));
-    if (scratch && scratch->tok != tok) return BY_FAIL(err, BY_EINVAL, "the working memory is for another tokenizer");
     by_tok_work own = {0};
-    encoder e = {.tok = tok, .work = scratch ? &scratch->work : &own, .cache = scratch ? scratch->cache : NULL,
-                 .out = out, .err = err};
+    encoder e = {.tok = tok, .out = out, .err = err};
     size_t n = out->n;
-    by_status status = encode_ranges(&e, text, ranges, n_ranges);
+    if (text.len == 0) text = BY_STR("");
+    by_status status = begin(&e, scratch, &own, text);
+    if (status == BY_OK) status = encode_ranges(&e, text, ranges, n_ranges);
     if (status < 0) out->n = n;
     by_tok_work_deinit(&own);
     return status;

@@ -32,6 +32,7 @@ typedef struct by_tok_pair {
 
 struct by_tok {
     int32_t n_ids;
+    by_err cannot_encode; /* code BY_OK: it can */
     char *bytes;   /* of all ids, one after the other */
     uint32_t *at;  /* [n_ids + 1] offsets into bytes */
     uint8_t *flags; /* [n_ids] */

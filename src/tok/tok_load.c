@@ -1,6 +1,7 @@
 /* tok_load.c - a tokenizer.json becomes a by_tok.
  *
- * Order: the settings are checked against the one family that is implemented; then ids get their bytes (vocabulary, added
+ * Order: the settings are compared with the one family that is implemented, and what differs is kept as the reason not to
+ * encode; then ids get their bytes (vocabulary, added
  * tokens, overrides); then merges are read against the spellings; then what encoding needs is derived (tok_derive.c). The
  * JSON tree and the table of spellings live in an arena that dies at the end. */
 #include <string.h>
@@ -94,10 +95,8 @@ static by_status check_pre_tokenizer(const by_json *root, by_err *err) {
     return BY_OK;
 }
 
-static by_status check_settings(const by_json *root, const by_json *model, by_err *err) {
-    if (!by_json_is(root, BY_JSON_OBJECT)) return BY_FAIL(err, BY_EFORMAT, "the file is not a JSON object");
-    if (!by_json_is(model, BY_JSON_OBJECT)) return BY_FAIL(err, BY_EFORMAT, "model: want an object");
-    if (!type_is(model, "BPE")) return BY_FAIL(err, BY_EUNSUPPORTED, "model.type: only BPE is implemented");
+/* What would make encoding differ from what is implemented here. */
+static by_status check_encoding(const by_json *root, const by_json *model, by_err *err) {
     static const char *const off[] = {"dropout",       "unk_token",     "continuing_subword_prefix", "end_of_word_suffix",
                                       "byte_fallback", "ignore_merges", "fuse_unk"};
     for (size_t i = 0; i < sizeof off / sizeof off[0]; i++)
@@ -228,17 +227,21 @@ static by_str override_of(const loader *l, int32_t id, by_str content) {
     return content;
 }
 
+static void check_added_encoding(loader *l, const by_json *added, uint32_t i) {
+    static const char *const off[] = {"single_word", "lstrip", "rstrip"};
+    for (size_t k = 0; k < sizeof off / sizeof off[0]; k++)
+        if (!is_off(by_json_get(added, off[k])) && l->t->cannot_encode.code == BY_OK)
+            BY_FAIL(&l->t->cannot_encode, BY_EUNSUPPORTED,
+                    "added_tokens[%u].%s is set; only tokens without it are implemented", i, off[k]);
+}
+
 static by_status load_one_added(loader *l, uint32_t i, by_err *err) {
     const by_json *a = by_json_at(l->added, i), *content = by_json_get(a, "content");
-    static const char *const off[] = {"single_word", "lstrip", "rstrip"};
     by_tok *t = l->t;
     int32_t id = (int32_t)by_json_get(a, "id")->v.i;
     if (!by_json_is(content, BY_JSON_STRING))
         return BY_FAIL(err, BY_EFORMAT, "added_tokens[%u].content: want a string", i);
-    for (size_t k = 0; k < sizeof off / sizeof off[0]; k++)
-        if (!is_off(by_json_get(a, off[k])))
-            return BY_FAIL(err, BY_EUNSUPPORTED, "added_tokens[%u].%s is set; only tokens without it are implemented", i,
-                           off[k]);
+    check_added_encoding(l, a, i);
     by_str text = override_of(l, id, content->v.s);
     BY_TRY(check_text(text, "added_tokens", err));
     if (!by_utf8_valid(text, NULL)) return BY_FAIL(err, BY_EINVAL, "the override of id %d is not UTF-8", id);
@@ -347,7 +350,10 @@ static by_status load_merges(loader *l, by_err *err) {
 static by_status load(loader *l, by_str json, by_err *err) {
     BY_TRY(by_json_parse(&l->root, &l->arena, json, NULL, err));
     const by_json *model = by_json_get(&l->root, "model");
-    BY_TRY(check_settings(&l->root, model, err));
+    if (!by_json_is(&l->root, BY_JSON_OBJECT)) return BY_FAIL(err, BY_EFORMAT, "the file is not a JSON object");
+    if (!by_json_is(model, BY_JSON_OBJECT)) return BY_FAIL(err, BY_EFORMAT, "model: want an object");
+    if (!type_is(model, "BPE")) return BY_FAIL(err, BY_EUNSUPPORTED, "model.type: only BPE is implemented");
+    check_encoding(&l->root, model, &l->t->cannot_encode);
     l->vocab = by_json_get(model, "vocab");
     l->merges = by_json_get(model, "merges");
     l->added = by_json_get(&l->root, "added_tokens");
