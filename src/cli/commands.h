@@ -5,6 +5,7 @@
 
 #define BY_COMMAND_TABLE(X)                                                                        \
     X(conform, "answer rows of test vectors")                                                      \
+    X(generate, "generate tokens for lines of token ids")                                          \
     X(logits, "logits of every token of given sequences, for numeric checks")                        \
     X(inspect, "show what a checkpoint holds and needs")                                           \
     X(version, "print the version and what this build contains")

@@ -1,0 +1,219 @@
+/* cmd_generate.c - `bathyc generate`: token-level checks. One JSON line per input line, in input order; a bad line gives
+ * {"id", "error"} and exit code 1. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/model_flags.h"
+#include "cli/token_lines.h"
+#include "engine/solo_gen.h"
+#include "json/json_write.h"
+
+/* A line's own fields, checked. */
+typedef struct {
+    int64_t max_tokens;
+    double temperature, top_p;
+    int64_t top_k;
+    uint64_t seed;
+    bool ignore_eos;
+} request;
+
+static void number_field(by_token_lines *t, by_token_line *l, const char *key, double min, double max, double *out) {
+    const by_json *v = by_json_get(&l->row, key);
+    if (!v || v->type == BY_JSON_NULL) return;
+    if (!by_json_is_number(v)) {
+        by_token_line_refuse(t, l, "%s: not a number", key);
+        return;
+    }
+    *out = by_json_number(v);
+    if (*out < min || *out > max) by_token_line_refuse(t, l, "%s: %g is outside %g..%g", key, *out, min, max);
+}
+
+static void integer_field(by_token_lines *t, by_token_line *l, const char *key, int64_t min, int64_t max, int64_t *out) {
+    const by_json *v = by_json_get(&l->row, key);
+    if (!v || v->type == BY_JSON_NULL) return;
+    if (!by_json_int_in(v, min, max, out))
+        by_token_line_refuse(t, l, "%s: not an integer in %lld..%lld", key, (long long)min, (long long)max);
+}
+
+static void bool_field(by_token_lines *t, by_token_line *l, const char *key, bool *out) {
+    const by_json *v = by_json_get(&l->row, key);
+    if (!v || v->type == BY_JSON_NULL) return;
+    if (!by_json_is(v, BY_JSON_BOOL)) by_token_line_refuse(t, l, "%s: not a boolean", key);
+    else *out = v->v.b;
+}
+
+static void seed_field(by_token_lines *t, by_token_line *l, uint64_t *out) {
+    const by_json *v = by_json_get(&l->row, "seed");
+    if (v && v->type == BY_JSON_INT) *out = (uint64_t)v->v.i; /* taken modulo 2^64, negative ones too */
+    else if (v && v->type == BY_JSON_UINT) *out = v->v.u;
+    else if (v && v->type != BY_JSON_NULL) by_token_line_refuse(t, l, "seed: not a 64-bit integer");
+    else if (getrandom(out, sizeof *out, 0) != sizeof *out) by_token_line_refuse(t, l, "seed: no random number to be had");
+}
+
+static request read_request(by_token_lines *t, by_token_line *l, const by_config *c) {
+    request q = {.max_tokens = 16, .temperature = 1, .top_p = 1, .top_k = -1};
+    if (l->problem) return q;
+    integer_field(t, l, "max_tokens", 1, INT32_MAX, &q.max_tokens);
+    number_field(t, l, "temperature", 0, 1e6, &q.temperature);
+    number_field(t, l, "top_p", 0, 1, &q.top_p);
+    if (q.top_p <= 0) by_token_line_refuse(t, l, "top_p: %g is not above 0", q.top_p);
+    integer_field(t, l, "top_k", -1, INT32_MAX, &q.top_k);
+    if (q.top_k == 0) by_token_line_refuse(t, l, "top_k: 0 is neither -1 nor at least 1");
+    seed_field(t, l, &q.seed);
+    bool_field(t, l, "ignore_eos", &q.ignore_eos);
+    bool draft = false;
+    bool_field(t, l, "draft", &draft);
+    if (draft) by_token_line_refuse(t, l, "draft: this build has no speculative decoding");
+    const by_json *images = by_json_get(&l->row, "images");
+    if (images && !(by_json_is(images, BY_JSON_ARRAY) && images->n == 0) && images->type != BY_JSON_NULL)
+        by_token_line_refuse(t, l, "images: this build has no image input");
+    if (l->n_tokens >= c->max_positions)
+        by_token_line_refuse(t, l, "%lld tokens leave no room in the model's context of %lld", (long long)l->n_tokens,
+                             (long long)c->max_positions);
+    return q;
+}
+
+static by_status take_token(void *arg, int32_t token, float logprob, by_err *err) {
+    (void)arg, (void)token, (void)logprob, (void)err;
+    return BY_OK;
+}
+
+typedef struct {
+    by_solo solo;
+    int sampler; /* by_sample_rule */
+    by_buf out;
+} job;
+
+static int64_t total_tokens(const by_token_line *l, const request *q, const by_config *c) {
+    int64_t n = l->n_tokens + q->max_tokens;
+    return n > c->max_positions ? c->max_positions : n;
+}
+
+static void write_result(job *j, const by_token_line *l, const int32_t *tokens, const by_solo_gen_result *r) {
+    by_json_out o = by_json_out_init(&j->out, BY_JSON_COMPACT);
+    by_json_out_object_begin(&o);
+    by_json_out_key(&o, "id");
+    by_json_out_string(&o, l->id);
+    by_json_out_key(&o, "tokens");
+    by_json_out_array_begin(&o);
+    for (int32_t i = 0; i < r->n_output; i++) by_json_out_int(&o, tokens[r->n_prompt + i]);
+    by_json_out_array_end(&o);
+    by_json_out_key(&o, "finish_reason");
+    by_json_out_z(&o, r->finish == BY_FINISH_STOP ? "stop" : "length");
+    const struct { const char *key; int64_t value; } counts[] = {
+        {"n_prompt", r->n_prompt}, {"n_steps", r->n_steps}, {"n_drafted", 0}, {"n_accepted", 0}};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        by_json_out_key(&o, counts[i].key);
+        by_json_out_int(&o, counts[i].value);
+    }
+    by_json_out_object_end(&o);
+    by_buf_push_byte(&j->out, '\n');
+}
+
+static void write_problem(job *j, const by_token_line *l) {
+    by_json_out o = by_json_out_init(&j->out, BY_JSON_COMPACT);
+    by_json_out_object_begin(&o);
+    by_json_out_key(&o, "id");
+    if (l->id.len) by_json_out_string(&o, l->id);
+    else by_json_out_null(&o);
+    by_json_out_key(&o, "error");
+    by_json_out_z(&o, l->problem);
+    by_json_out_object_end(&o);
+    by_buf_push_byte(&j->out, '\n');
+}
+
+static void run_line(job *j, by_token_lines *t, by_token_line *l, const request *q) {
+    const by_config *c = &j->solo.model->cfg;
+    int64_t total = total_tokens(l, q, c);
+    int32_t *tokens = by_alloc(BY_MEM_REQUEST, (size_t)total * 4);
+    if (!tokens) {
+        by_token_line_refuse(t, l, "out of memory");
+        return;
+    }
+    memcpy(tokens, l->tokens, (size_t)l->n_tokens * 4);
+    by_solo_gen_opts o = {.sampling = by_sample_params_default(), .max_tokens = (int32_t)(total - l->n_tokens),
+                          .ignore_eos = q->ignore_eos};
+    o.sampling.law.temperature = (float)q->temperature;
+    o.sampling.law.top_p = (float)q->top_p;
+    o.sampling.law.top_k = (int32_t)q->top_k;
+    o.sampling.seed = q->seed;
+    o.sampling.rule = (by_sample_rule)j->sampler;
+    o.sampling.eos_id = c->eos_id;
+    by_solo_gen_result r;
+    by_err err = {0};
+    by_solo_reset(&j->solo);
+    if (by_solo_generate(&j->solo, tokens, (int32_t)l->n_tokens, &o, take_token, NULL, &r, &err) < 0)
+        by_token_line_refuse(t, l, "%s", err.msg);
+    else write_result(j, l, tokens, &r);
+    by_free(tokens);
+}
+
+static int run_all(job *j, by_token_lines *t, int fd, int64_t chunk, by_err *err) {
+    request *requests = by_alloc_zero(BY_MEM_REQUEST, by_mul_size(t->n ? t->n : 1, sizeof *requests));
+    if (!requests) return BY_FAIL(err, BY_ENOMEM, "out of memory for the requests"), -1;
+    int64_t longest = 1;
+    for (size_t i = 0; i < t->n; i++) {
+        requests[i] = read_request(t, &t->lines[i], &j->solo.model->cfg);
+        int64_t n = total_tokens(&t->lines[i], &requests[i], &j->solo.model->cfg);
+        if (!t->lines[i].problem && n > longest) longest = n;
+    }
+    by_status status = by_solo_reserve(&j->solo, longest, (int32_t)chunk, err);
+    int bad = 0;
+    for (size_t i = 0; status == BY_OK && i < t->n; i++) {
+        by_token_line *l = &t->lines[i];
+        if (!l->problem) run_line(j, t, l, &requests[i]);
+        if (l->problem) {
+            bad = 1;
+            write_problem(j, l);
+        }
+        status = by_buf_check(&j->out, err);
+        if (status == BY_OK) status = by_fd_write_all(fd, j->out.ptr, j->out.len, err);
+        by_buf_clear(&j->out);
+    }
+    by_free(requests);
+    return status < 0 ? -1 : bad;
+}
+
+int by_cmd_generate(int argc, char **argv) {
+    by_model_flags f = by_model_flags_default();
+    const char *input = NULL, *output = "-";
+    job j = {.sampler = BY_SAMPLE_DEEPINFER};
+    int verify = 0;
+    const by_flag flags[] = {
+        BY_MODEL_FLAG_ROWS(f),
+        {.names = "--input,-i", .kind = BY_FLAG_STRING, .out = &input, .help = "lines {\"id\", \"tokens\", ...} (- = standard input)"},
+        {.names = "--output,-o", .kind = BY_FLAG_STRING, .out = &output, .help = "result lines (default: standard output)"},
+        {.names = "--sampler", .kind = BY_FLAG_CHOICE, .out = &j.sampler, .choices = "smooth|deepinfer",
+         .help = "how a random word becomes a token (default here: deepinfer)"},
+        {.names = "--spec-verify", .kind = BY_FLAG_CHOICE, .out = &verify, .choices = "coupled|rejection",
+         .help = "acceptance rule of drafts"},
+    };
+    const by_usage usage = {"generate", "-i FILE [-o FILE] [flags]", "Generates tokens for each input line.\n"};
+    int code;
+    if (!by_command_begin(&usage, flags, sizeof flags / sizeof flags[0], argc, argv, NULL, 0, NULL, &code)) return code;
+    if (!input) return fprintf(stderr, "bathyc generate: --input is needed\n"), 2;
+    by_err err = {0};
+    by_token_lines lines = {0};
+    by_status status = by_model_flags_open(&j.solo, &f, &err);
+    if (status < 0) return fprintf(stderr, "bathyc generate: %s\n", err.msg), by_model_exit_code(status);
+    status = by_token_lines_read(&lines, input, j.solo.model->cfg.vocab_size, &err);
+    int fd = strcmp(output, "-") == 0 ? 1 : -1;
+    if (status == BY_OK && fd < 0) {
+        fd = open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        if (fd < 0) status = BY_FAIL(&err, BY_EIO, "%s: cannot be written", output);
+    }
+    code = status < 0 ? -1 : run_all(&j, &lines, fd, f.chunk, &err);
+    if (fd > 2) close(fd);
+    if (code < 0) code = by_command_fail(&usage, &err);
+    by_token_lines_deinit(&lines);
+    by_buf_deinit(&j.out);
+    by_solo_close(&j.solo);
+    return code;
+}

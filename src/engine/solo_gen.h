@@ -1,0 +1,34 @@
+/* solo_gen.h - generation on a by_solo: prefill, then one token after another, handed to a callback as they come. The
+ * simplest loop there is, and the twin that the request engine is compared with. One thread. */
+#ifndef BY_ENGINE_SOLO_GEN_H
+#define BY_ENGINE_SOLO_GEN_H
+
+#include "engine/solo.h"
+#include "sample/sample_params.h"
+
+typedef enum by_finish { BY_FINISH_STOP, BY_FINISH_LENGTH, BY_FINISH_CALLER } by_finish;
+
+typedef struct by_solo_gen_opts {
+    by_sample_params sampling; /* eos_id is used as the end token unless ignore_eos */
+    int32_t max_tokens;        /* >= 1 */
+    bool ignore_eos;
+} by_solo_gen_opts;
+
+typedef struct by_solo_gen_result {
+    by_finish finish;
+    int32_t n_prompt, n_output;
+    int64_t n_steps;           /* trunk forwards after prefill */
+    double prefill_s, decode_s;
+} by_solo_gen_result;
+
+/* Called for every token, a final end token included; BY_END stops the generation (BY_FINISH_CALLER). */
+typedef by_status by_solo_token(void *arg, int32_t token, float logprob, by_err *err);
+
+/* Generates behind tokens[0, n_prompt); tokens has room for n_prompt + max_tokens ids and receives them. The caches must be
+ * reserved for that many tokens; the sequence is started anew, except for the part of the prompt that the caches hold
+ * already (seq.n_tokens tokens that the caller knows to be equal). Errors: BY_ECONTEXT, BY_ENUMERIC (a row of logits with
+ * NaN), BY_ENOMEM, those of the operators and of `token`. */
+by_status by_solo_generate(by_solo *s, int32_t *tokens, int32_t n_prompt, const by_solo_gen_opts *opts, by_solo_token *token,
+                           void *arg, by_solo_gen_result *out, by_err *err);
+
+#endif
