@@ -21,7 +21,9 @@ static by_status begin(state *g, const int32_t *tokens, int32_t n_prompt, by_err
     BY_TRY(by_sample_params_check(&g->opts->sampling, V, err));
     g->logits = by_alloc(BY_MEM_REQUEST, (size_t)V * 4);
     if (!g->logits) return BY_FAIL(err, BY_ENOMEM, "out of memory for a row of logits");
-    BY_TRY(by_sample_scratch_create(&g->scratch, V, by_cpu_detect(), err));
+    by_cpu cpu;
+    by_cpu_detect(&cpu);
+    BY_TRY(by_sample_scratch_create(&g->scratch, V, cpu.isa, err));
     g->edits = !by_sample_params_plain(&g->opts->sampling);
     if (!g->edits) return BY_OK;
     BY_TRY(by_sample_history_reserve(&g->history, (uint32_t)n_prompt + (uint32_t)g->opts->max_tokens, err));
