@@ -4,6 +4,7 @@
 #define BY_CLI_COMMANDS_H
 
 #define BY_COMMAND_TABLE(X)                                                                        \
+    X(bench, "measure speed")                                                                      \
     X(conform, "answer rows of test vectors")                                                      \
     X(generate, "generate tokens for lines of token ids")                                          \
     X(logits, "logits of every token of given sequences, for numeric checks")                        \

@@ -1,0 +1,13 @@
+/* bench.h - the parts of `bathyc bench`: one row and one file src/cli/bench_<name>.c each. `bathyc bench` without a part, or
+ * with flags only, is `bathyc bench model`. argv starts behind the part's name; exit codes as for commands. */
+#ifndef BY_CLI_BENCH_H
+#define BY_CLI_BENCH_H
+
+#define BY_BENCH_TABLE(X)                                                                                              \
+    X(model, "prefill and decode speed of a model at given lengths")
+
+#define BY_BENCH_DECL(name, help) int by_bench_##name(int argc, char **argv);
+BY_BENCH_TABLE(BY_BENCH_DECL)
+#undef BY_BENCH_DECL
+
+#endif
