@@ -17,15 +17,16 @@ typedef struct {
 } options;
 
 /* Parts that a decode step reads in full. The embedding and the Engram tables are looked up row by row. */
-static const by_part step_parts[] = {BY_PART_HEAD,          BY_PART_ATTENTION, BY_PART_COMPRESSOR,
-                                     BY_PART_INDEXER,       BY_PART_ROUTER,    BY_PART_SHARED_EXPERT,
-                                     BY_PART_HYPER,         BY_PART_NORMS,     BY_PART_ENGRAM_PROJECTION};
+static const by_part step_parts[] = {BY_PART_HEAD,    BY_PART_ATTENTION, BY_PART_COMPRESSOR,
+                                     BY_PART_INDEXER, BY_PART_ROUTER,    BY_PART_SHARED_EXPERT,
+                                     BY_PART_HYPER,   BY_PART_NORMS,     BY_PART_ENGRAM_PROJECTION};
 
 static void add_up(by_inspection *in) {
     const by_config *c = &in->config;
     by_tensor_table_sum(c, &in->sums);
     in->resident_bytes = in->sums.bytes_total - in->sums.bytes[BY_PART_ENGRAM_TABLE];
-    for (size_t i = 0; i < sizeof step_parts / sizeof step_parts[0]; i++) in->step_fixed_bytes += in->sums.bytes[step_parts[i]];
+    for (size_t i = 0; i < sizeof step_parts / sizeof step_parts[0]; i++)
+        in->step_fixed_bytes += in->sums.bytes[step_parts[i]];
     in->step_expert_bytes = in->sums.bytes[BY_PART_EXPERTS] / c->n_experts * c->n_experts_per_token;
     by_footprint_of(c, c->draft.block_size, &in->footprint);
     by_footprint_plan(&in->footprint, in->ctx_size, in->n_seqs, &in->plan);
@@ -64,8 +65,10 @@ static int inspect(const by_usage *usage, const options *opts, by_inspection *in
         status = gather(in, opts, &problems, &err);
     }
     if (status == BY_OK) {
-        if (opts->json) by_inspect_json(in, &out);
-        else by_inspect_text(in, &out);
+        if (opts->json)
+            by_inspect_json(in, &out);
+        else
+            by_inspect_text(in, &out);
     } else if (opts->json && problems.n > 0) {
         by_inspect_problems_json(in->dir, &problems, &out);
     }
@@ -96,11 +99,23 @@ int by_cmd_inspect(int argc, char **argv) {
     const by_flag flags[] = {
         {.names = "--model,-m,--model-path", .kind = BY_FLAG_STRING, .out = &opts.model, .help = "checkpoint folder"},
         {.names = "--json", .kind = BY_FLAG_BOOL, .out = &opts.json, .help = "print JSON"},
-        {.names = "--ctx-size,-c,--max-model-len,--context-length", .kind = BY_FLAG_INT, .out = &opts.ctx_size, .min = 1,
-         .max = BY_LIMIT_CONTEXT, .seen = &opts.ctx_given, .help = "tokens of one sequence (4096)"},
-        {.names = "--max-num-seqs,-np,--parallel,--max-running-requests", .kind = BY_FLAG_INT, .out = &opts.n_seqs, .min = 1,
-         .max = BY_LIMIT_SEQS, .help = "sequences at a time (256)"},
-        {.names = "--check-weights", .kind = BY_FLAG_CHOICE, .out = &opts.check, .choices = "none|auto|full",
+        {.names = "--ctx-size,-c,--max-model-len,--context-length",
+         .kind = BY_FLAG_INT,
+         .out = &opts.ctx_size,
+         .min = 1,
+         .max = BY_LIMIT_CONTEXT,
+         .seen = &opts.ctx_given,
+         .help = "tokens of one sequence (4096)"},
+        {.names = "--max-num-seqs,-np,--parallel,--max-running-requests",
+         .kind = BY_FLAG_INT,
+         .out = &opts.n_seqs,
+         .min = 1,
+         .max = BY_LIMIT_SEQS,
+         .help = "sequences at a time (256)"},
+        {.names = "--check-weights",
+         .kind = BY_FLAG_CHOICE,
+         .out = &opts.check,
+         .choices = "none|auto|full",
          .help = "look for values that are not numbers; auto: small tensors only in large models"},
     };
     const int n_flags = sizeof flags / sizeof flags[0];

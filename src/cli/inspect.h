@@ -12,15 +12,16 @@ typedef struct by_inspection {
     by_config config;
     by_checkpoint *ck;
     by_part_sums sums;
-    int64_t resident_bytes;       /* weights without Engram tables, which stay mapped */
-    int64_t step_fixed_bytes;     /* read by every decode step whatever the batch */
-    int64_t step_expert_bytes;    /* routed experts of one token, all layers */
-    int64_t checked_bytes;        /* looked through for values that are not numbers */
+    int64_t resident_bytes;    /* weights without Engram tables, which stay mapped */
+    int64_t step_fixed_bytes;  /* read by every decode step whatever the batch */
+    int64_t step_expert_bytes; /* routed experts of one token, all layers */
+    int64_t checked_bytes;     /* looked through for values that are not numbers */
     int64_t ctx_size, n_seqs;
     by_footprint footprint;
     by_memory_plan plan;
 } by_inspection;
 
+/* Aligned text for people, ASCII. */
 void by_inspect_text(const by_inspection *in, by_buf *out);
 
 /* One line of JSON; tests/integration/inspect.schema.json describes the keys. */

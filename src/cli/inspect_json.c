@@ -1,5 +1,5 @@
-/* inspect_json.c - the report for programs. Keys are stable: new ones may come, none changes its meaning; "format" counts
- * up when that has to happen. */
+/* inspect_json.c - the report for programs. Keys are stable: new ones may come, none changes its meaning; "format"
+ * counts up when that has to happen. */
 #include <string.h>
 
 #include "cli/inspect.h"
@@ -13,8 +13,10 @@ static void put_int(by_json_out *o, const char *key, int64_t v) {
 /* Ids where -1 means none. */
 static void put_id(by_json_out *o, const char *key, int64_t v) {
     by_json_out_key(o, key);
-    if (v < 0) by_json_out_null(o);
-    else by_json_out_int(o, v);
+    if (v < 0)
+        by_json_out_null(o);
+    else
+        by_json_out_int(o, v);
 }
 
 static void put_bool(by_json_out *o, const char *key, bool v) {

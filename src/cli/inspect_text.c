@@ -20,7 +20,12 @@ static shown bytes(int64_t n) {
         v /= 1000;
         u++;
     }
-    snprintf(s.text, sizeof s.text, u == 0 ? "%.0f %s" : v < 10 ? "%.3f %s" : v < 100 ? "%.2f %s" : "%.1f %s", v, units[u]);
+    snprintf(s.text, sizeof s.text,
+             u == 0    ? "%.0f %s"
+             : v < 10  ? "%.3f %s"
+             : v < 100 ? "%.2f %s"
+                       : "%.1f %s",
+             v, units[u]);
     return s;
 }
 
@@ -66,16 +71,16 @@ static void architecture(const by_config *c, by_buf *out) {
     if (c->index_topk > 0)
         line(out, "indexer", "%d heads x %d, best %d entries", c->index_n_heads, c->index_head_dim, c->index_topk);
     if (c->candidate_source >= 0)
-        line(out, "candidates", "from layer %d: best %d blocks of %d entries", c->candidate_source, c->candidate_topk_blocks,
-             c->candidate_block_size);
-    line(out, "experts", "%d routed, %d a token, width %d; %d shared", c->n_experts, c->n_experts_per_token, c->moe_width,
-         c->n_shared_experts);
+        line(out, "candidates", "from layer %d: best %d blocks of %d entries", c->candidate_source,
+             c->candidate_topk_blocks, c->candidate_block_size);
+    line(out, "experts", "%d routed, %d a token, width %d; %d shared", c->n_experts, c->n_experts_per_token,
+         c->moe_width, c->n_shared_experts);
     for (int i = 0; i < c->engram.n_layers; i++)
         line(out, i == 0 ? "Engram" : "", "layer %d: %s rows of %d, %d-grams, %d heads", c->engram.layer_ids[i],
              count(c->engram.n_rows[i]).text, c->engram.head_dim, c->engram.max_ngram, c->engram.n_heads);
     if (c->draft.n_layers > 0)
-        line(out, "drafts", "%d layers, %d tokens a block, %d experts, %d a token", c->draft.n_layers, c->draft.block_size,
-             c->draft.n_experts, c->draft.n_experts_per_token);
+        line(out, "drafts", "%d layers, %d tokens a block, %d experts, %d a token", c->draft.n_layers,
+             c->draft.block_size, c->draft.n_experts, c->draft.n_experts_per_token);
     if (c->vision.n_layers > 0)
         line(out, "images", "%d layers, width %d, patches of %d, at most %d tokens", c->vision.n_layers,
              c->vision.hidden_size, c->vision.patch_size, c->vision.max_image_tokens);
@@ -91,7 +96,8 @@ static void layers(const by_config *c, by_buf *out) {
     by_buf_push_z(out, "\nLayers\n  layer    kind     tokens/entry  KV of  selection of\n");
     for (int l = 0, next; l < c->n_layers; l = next) {
         const by_layer *layer = &c->layers[l];
-        for (next = l + 1; next < c->n_layers && same_row(layer, &c->layers[next]); next++) continue;
+        for (next = l + 1; next < c->n_layers && same_row(layer, &c->layers[next]); next++)
+            continue;
         char range[32], kv[16] = "-", index[16] = "-", ratio[16] = "-";
         snprintf(range, sizeof range, next - l > 1 ? "%d-%d" : "%d", l, next - 1);
         if (layer->ratio > 0) {
@@ -99,9 +105,10 @@ static void layers(const by_config *c, by_buf *out) {
             snprintf(kv, sizeof kv, "%d", layer->kv_source);
             snprintf(index, sizeof index, "%d", layer->index_source);
         }
-        by_buf_printf(out, "  %-8s %-8s %12s  %5s  %12s%s%s%s%s\n", range, by_layer_kind_name(layer->kind), ratio, kv, index,
-                      layer->engram >= 0 ? "  Engram" : "", layer->picks_candidates ? "  picks candidates" : "",
-                      layer->uses_candidates ? "  inside candidates" : "", layer->is_draft_target ? "  read by drafts" : "");
+        by_buf_printf(out, "  %-8s %-8s %12s  %5s  %12s%s%s%s%s\n", range, by_layer_kind_name(layer->kind), ratio, kv,
+                      index, layer->engram >= 0 ? "  Engram" : "", layer->picks_candidates ? "  picks candidates" : "",
+                      layer->uses_candidates ? "  inside candidates" : "",
+                      layer->is_draft_target ? "  read by drafts" : "");
     }
 }
 
@@ -124,12 +131,13 @@ static void memory(const by_inspection *in, by_buf *out) {
     const by_memory_plan *p = &in->plan;
     by_buf_push_z(out, "\nCaches\n");
     line(out, "per token", "%g B (%s B in a block of %d tokens: %s B)",
-         (double)f->token_bytes_num / (double)f->token_bytes_den, count((f->block_bytes + BY_BLOCK_TOKENS - 1) / BY_BLOCK_TOKENS).text,
-         BY_BLOCK_TOKENS, count(f->block_bytes).text);
-    line(out, "per sequence", "%s B (%d windows of %" PRId64 " tokens, %s B of open entries)", count(f->slot_bytes).text,
-         f->n_rings, f->ring_tokens, count(f->tail_bytes).text);
-    line(out, "records", "KV %" PRId64 " B, index key %" PRId64 " B, window %" PRId64 " B", f->kv_record, f->index_record,
-         f->window_record);
+         (double)f->token_bytes_num / (double)f->token_bytes_den,
+         count((f->block_bytes + BY_BLOCK_TOKENS - 1) / BY_BLOCK_TOKENS).text, BY_BLOCK_TOKENS,
+         count(f->block_bytes).text);
+    line(out, "per sequence", "%s B (%d windows of %" PRId64 " tokens, %s B of open entries)",
+         count(f->slot_bytes).text, f->n_rings, f->ring_tokens, count(f->tail_bytes).text);
+    line(out, "records", "KV %" PRId64 " B, index key %" PRId64 " B, window %" PRId64 " B", f->kv_record,
+         f->index_record, f->window_record);
     by_buf_printf(out, "\nMemory for %s sequence%s of %s tokens\n", count(in->n_seqs).text, in->n_seqs == 1 ? "" : "s",
                   count(in->ctx_size).text);
     by_buf_printf(out, "  %-34s %10s %12s\n", "KV blocks", count(p->n_blocks).text, bytes(p->block_bytes).text);
@@ -144,8 +152,9 @@ static void memory(const by_inspection *in, by_buf *out) {
 static void notes(const by_inspection *in, by_buf *out) {
     const by_problems *n = by_checkpoint_notes(in->ck);
     if (in->checked_bytes > 0)
-        by_buf_printf(out, "\nNo bad values in %s of weights%s.\n", bytes(in->checked_bytes).text,
-                      in->checked_bytes < in->resident_bytes / 20 ? " (small tensors only; --check-weights full reads all)" : "");
+        by_buf_printf(
+            out, "\nNo bad values in %s of weights%s.\n", bytes(in->checked_bytes).text,
+            in->checked_bytes < in->resident_bytes / 20 ? " (small tensors only; --check-weights full reads all)" : "");
     if (n->n == 0) return;
     by_buf_push_z(out, "\nNotes\n");
     for (size_t from = 0; from < n->text.len;) {

@@ -19,7 +19,8 @@ void by_json_walk_deinit(by_json_walk *w) {
 }
 
 static void skip_space(by_json_walk *w) {
-    while (w->at < w->end && (*w->at == ' ' || *w->at == '\n' || *w->at == '\r' || *w->at == '\t')) w->at++;
+    while (w->at < w->end && (*w->at == ' ' || *w->at == '\n' || *w->at == '\r' || *w->at == '\t'))
+        w->at++;
 }
 
 by_json_type by_json_walk_peek(by_json_walk *w) {
@@ -29,7 +30,8 @@ by_json_type by_json_walk_peek(by_json_walk *w) {
     case '{': return BY_JSON_OBJECT;
     case '[': return BY_JSON_ARRAY;
     case '"': return BY_JSON_STRING;
-    case 't': case 'f': return BY_JSON_BOOL;
+    case 't':
+    case 'f': return BY_JSON_BOOL;
     default: return *w->at == '-' || (*w->at >= '0' && *w->at <= '9') ? BY_JSON_INT : BY_JSON_NULL;
     }
 }
@@ -42,8 +44,12 @@ static by_status begin(by_json_walk *w, char open, const char *what, by_err *err
     return BY_OK;
 }
 
-by_status by_json_walk_begin_object(by_json_walk *w, by_err *err) { return begin(w, '{', "expected '{'", err); }
-by_status by_json_walk_begin_array(by_json_walk *w, by_err *err) { return begin(w, '[', "expected '['", err); }
+by_status by_json_walk_begin_object(by_json_walk *w, by_err *err) {
+    return begin(w, '{', "expected '{'", err);
+}
+by_status by_json_walk_begin_array(by_json_walk *w, by_err *err) {
+    return begin(w, '[', "expected '['", err);
+}
 
 /* Reads the closing bracket or the comma that is due; BY_OK when something follows. */
 static by_status next(by_json_walk *w, char close, by_err *err) {
@@ -55,7 +61,8 @@ static by_status next(by_json_walk *w, char close, by_err *err) {
         return BY_END;
     }
     if (opened) return BY_OK;
-    if (w->at >= w->end || *w->at != ',') return FAIL_AT(w, w->at, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
+    if (w->at >= w->end || *w->at != ',')
+        return FAIL_AT(w, w->at, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
     w->at++;
     return BY_OK;
 }
@@ -65,14 +72,18 @@ static int hex4(const char *p, const char *end) {
     if (end - p < 4) return -1;
     for (int i = 0; i < 4; i++) {
         char c = p[i];
-        int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int d = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
         if (d < 0) return -1;
         v = v * 16 + d;
     }
     return v;
 }
 
-/* p is behind a backslash; appends the character (out may be NULL) and returns the position behind the escape, or NULL. */
+/* p is behind a backslash; appends the character (out may be NULL) and returns the position behind the escape, or NULL.
+ */
 static const char *unescape_one(const char *p, const char *end, by_buf *out) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     if (p >= end) return NULL;
@@ -135,12 +146,17 @@ by_status by_json_walk_member(by_json_walk *w, by_str *key, by_err *err) {
     return BY_OK;
 }
 
-by_status by_json_walk_item(by_json_walk *w, by_err *err) { return next(w, ']', err); }
+by_status by_json_walk_item(by_json_walk *w, by_err *err) {
+    return next(w, ']', err);
+}
 
-by_status by_json_walk_string(by_json_walk *w, by_str *out, by_err *err) { return read_string(w, &w->strings, out, err); }
+by_status by_json_walk_string(by_json_walk *w, by_str *out, by_err *err) {
+    return read_string(w, &w->strings, out, err);
+}
 
 static const char *digits(const char *p, const char *end) {
-    while (p < end && *p >= '0' && *p <= '9') p++;
+    while (p < end && *p >= '0' && *p <= '9')
+        p++;
     return p;
 }
 
@@ -194,13 +210,15 @@ static by_status skip_value(by_json_walk *w, int depth, by_err *err) {
     by_status status = BY_OK;
     by_str key;
     switch (by_json_walk_peek(w)) {
-    case BY_JSON_OBJECT: case BY_JSON_ARRAY: break;
+    case BY_JSON_OBJECT:
+    case BY_JSON_ARRAY: break;
     case BY_JSON_STRING: return read_string(w, NULL, &key, err);
     case BY_JSON_INT: return skip_number(w, err);
     default: return skip_word(w, err);
     }
     if (depth >= BY_LIMIT_JSON_DEPTH)
-        return BY_FAIL(err, BY_ELIMIT, "byte %zu: nested deeper than %d", (size_t)(w->at - w->start), BY_LIMIT_JSON_DEPTH);
+        return BY_FAIL(err, BY_ELIMIT, "byte %zu: nested deeper than %d", (size_t)(w->at - w->start),
+                       BY_LIMIT_JSON_DEPTH);
     bool object = *w->at == '{';
     w->at++;
     w->opened = true;
@@ -209,7 +227,9 @@ static by_status skip_value(by_json_walk *w, int depth, by_err *err) {
     return status == BY_END ? BY_OK : status;
 }
 
-by_status by_json_walk_skip(by_json_walk *w, by_err *err) { return skip_value(w, 0, err); }
+by_status by_json_walk_skip(by_json_walk *w, by_err *err) {
+    return skip_value(w, 0, err);
+}
 
 by_status by_json_walk_finish(by_json_walk *w, by_err *err) {
     skip_space(w);

@@ -14,7 +14,7 @@
 
 typedef struct by_json_walk {
     const char *at, *end, *start;
-    bool opened; /* the last thing read was an opening bracket: no comma is due */
+    bool opened;          /* the last thing read was an opening bracket: no comma is due */
     by_buf keys, strings; /* decoded texts of strings with escapes */
 } by_json_walk;
 
@@ -22,8 +22,8 @@ typedef struct by_json_walk {
 void by_json_walk_init(by_json_walk *w, by_str text);
 void by_json_walk_deinit(by_json_walk *w);
 
-/* Type of the next value: OBJECT, ARRAY, STRING, INT (any number), BOOL or NULL. Does not move and does not fail: a byte
- * that starts no value gives NULL, and reading it fails then. */
+/* Type of the next value: OBJECT, ARRAY, STRING, INT (any number), BOOL or NULL. Does not move and does not fail: a
+ * byte that starts no value gives NULL, and reading it fails then. */
 by_json_type by_json_walk_peek(by_json_walk *w);
 
 /* Enters a container; BY_EFORMAT when the next value is another one. */

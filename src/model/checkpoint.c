@@ -1,6 +1,6 @@
-/* checkpoint.c - see checkpoint.h. Reading goes in four passes: the index gives names and shards, each shard header gives
- * places, then tensors that only the index knows are found, then the table of expected tensors is compared. A pass adds
- * problems and goes on; only running out of memory or having no index at all stops it. */
+/* checkpoint.c - see checkpoint.h. Reading goes in four passes: the index gives names and shards, each shard header
+ * gives places, then tensors that only the index knows are found, then the table of expected tensors is compared. A
+ * pass adds problems and goes on; only running out of memory or having no index at all stops it. */
 #include "model/checkpoint.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include "model/checkpoint_impl.h"
 #include "model/tensor_table.h"
 
-#define INDEX_NAME "model.safetensors.index.json"
+#define INDEX_NAME  "model.safetensors.index.json"
 #define SINGLE_NAME "model.safetensors"
 
 typedef struct {
@@ -26,7 +26,9 @@ typedef struct {
 /* Page size of the mappings; larger real pages only make the advice below a little wider or narrower. */
 enum { PAGE = 4096, TEXT_MAX = 160 };
 
-static int text_len(by_str s) { return (int)(s.len > TEXT_MAX ? TEXT_MAX : s.len); }
+static int text_len(by_str s) {
+    return (int)(s.len > TEXT_MAX ? TEXT_MAX : s.len);
+}
 
 /* ---- records and shards ---- */
 
@@ -100,8 +102,8 @@ static by_status read_weight_map(loader *l, by_json_walk *w, by_err *err) {
         by_ckpt_record *record;
         BY_TRY(by_json_walk_string(w, &file, err));
         if (!shard_name_is_plain(file)) {
-            by_problems_add(l->problems, "%s: tensor %.*s: \"%.*s\" is not a file name", INDEX_NAME, text_len(name), name.ptr,
-                            text_len(file), file.ptr);
+            by_problems_add(l->problems, "%s: tensor %.*s: \"%.*s\" is not a file name", INDEX_NAME, text_len(name),
+                            name.ptr, text_len(file), file.ptr);
             continue;
         }
         if (shard < 0 || !by_str_eqz(file, l->ck->shards[shard].name)) {
@@ -316,7 +318,8 @@ static void check_index_only(loader *l) {
 
 static const char *show_shape(const int64_t *shape, int n_dims, char buf[128]) {
     int at = snprintf(buf, 128, "[");
-    for (int i = 0; i < n_dims && at < 100; i++) at += snprintf(buf + at, (size_t)(128 - at), "%s%" PRId64, i ? ", " : "", shape[i]);
+    for (int i = 0; i < n_dims && at < 100; i++)
+        at += snprintf(buf + at, (size_t)(128 - at), "%s%" PRId64, i ? ", " : "", shape[i]);
     snprintf(buf + at, (size_t)(128 - at), "]");
     return buf;
 }
@@ -332,7 +335,9 @@ static by_status move_to_aligned(loader *l, by_ckpt_record *r) {
         ck->cap_copies = cap;
     }
     void *copy = by_alloc_aligned(BY_MEM_TENSOR, 64, (size_t)r->t.bytes);
-    if (!copy) return BY_FAIL(l->err, BY_ENOMEM, "out of memory for tensor %s of %" PRId64 " bytes", r->t.name.ptr, r->t.bytes);
+    if (!copy)
+        return BY_FAIL(l->err, BY_ENOMEM, "out of memory for tensor %s of %" PRId64 " bytes", r->t.name.ptr,
+                       r->t.bytes);
     memcpy(copy, r->t.data, (size_t)r->t.bytes);
     ck->copies[ck->n_copies++] = copy;
     r->t.data = copy;
@@ -362,7 +367,8 @@ static by_status compare(void *ctx, const by_tensor_spec *spec, by_err *err) {
         by_problems_add(l->problems, "%s: tensor %s: dtype %s, expected %s", ck->shards[r->t.shard].name, spec->name,
                         by_st_dtype_name(r->t.dtype), by_st_dtype_name(spec->dtype));
     bool same = r->t.n_dims == spec->n_dims;
-    for (int d = 0; d < spec->n_dims; d++) same = same && r->t.shape[d] == spec->shape[d];
+    for (int d = 0; d < spec->n_dims; d++)
+        same = same && r->t.shape[d] == spec->shape[d];
     if (!same) {
         char got[128], want[128];
         by_problems_add(l->problems, "%s: tensor %s: shape %s, expected %s", ck->shards[r->t.shard].name, spec->name,
@@ -379,20 +385,24 @@ static void note_unknown(by_checkpoint *ck) {
     for (uint32_t i = 0; i < ck->names.n; i++) {
         const by_ckpt_record *r = &ck->records[i];
         if (r->t.expected) continue;
-        if (n++ < 20) by_problems_add(&ck->notes, "tensor %s is not part of this architecture and ignored", r->t.name.ptr);
+        if (n++ < 20)
+            by_problems_add(&ck->notes, "tensor %s is not part of this architecture and ignored", r->t.name.ptr);
         bytes += r->t.bytes;
     }
-    if (n > 20) by_problems_add(&ck->notes, "%ld tensors with %" PRId64 " bytes are ignored, the first 20 are named", n, bytes);
+    if (n > 20)
+        by_problems_add(&ck->notes, "%ld tensors with %" PRId64 " bytes are ignored, the first 20 are named", n, bytes);
 }
 
 /* ---- public ---- */
 
 static by_status load(loader *l, const by_config *config) {
     BY_TRY(find_shards(l));
-    for (uint32_t i = 0; i < l->ck->shard_names.n; i++) BY_TRY(read_shard(l, (int)i));
+    for (uint32_t i = 0; i < l->ck->shard_names.n; i++)
+        BY_TRY(read_shard(l, (int)i));
     check_index_only(l);
     bool any_failed = false;
-    for (uint32_t i = 0; i < l->ck->shard_names.n; i++) any_failed = any_failed || l->ck->shards[i].failed;
+    for (uint32_t i = 0; i < l->ck->shard_names.n; i++)
+        any_failed = any_failed || l->ck->shards[i].failed;
     /* Without an index the tensors of a bad shard are unknown: calling them all missing would say nothing. */
     if (any_failed && !l->ck->has_index) return BY_OK;
     if (l->ck->names.n == 0 && l->problems->n > 0) return BY_OK;
@@ -412,7 +422,8 @@ by_status by_checkpoint_open(by_checkpoint **out, const char *dir, const by_conf
     by_name_map_init(&ck->shard_names);
     loader l = {.ck = ck, .dir = dir, .problems = &own, .err = err};
     by_status status = load(&l, config);
-    if (status < 0) by_problems_add(&own, "%s", err->msg);
+    if (status < 0)
+        by_problems_add(&own, "%s", err->msg);
     else {
         status = by_problems_check(&own, BY_EFORMAT, err);
         if (status < 0) by_err_prefix(err, "%s: ", dir);
@@ -429,8 +440,10 @@ by_status by_checkpoint_open(by_checkpoint **out, const char *dir, const by_conf
 
 void by_checkpoint_close(by_checkpoint *ck) {
     if (!ck) return;
-    for (uint32_t i = 0; i < ck->shard_names.n && i < ck->cap_shards; i++) by_file_map_close(&ck->shards[i].map);
-    for (int i = 0; i < ck->n_copies; i++) by_free(ck->copies[i]);
+    for (uint32_t i = 0; i < ck->shard_names.n && i < ck->cap_shards; i++)
+        by_file_map_close(&ck->shards[i].map);
+    for (int i = 0; i < ck->n_copies; i++)
+        by_free(ck->copies[i]);
     by_free(ck->copies);
     by_free(ck->shards);
     by_free(ck->records);
@@ -445,10 +458,18 @@ const by_ckpt_tensor *by_checkpoint_find(const by_checkpoint *ck, const char *na
     return i >= 0 ? &ck->records[i].t : NULL;
 }
 
-size_t by_checkpoint_n_tensors(const by_checkpoint *ck) { return ck->names.n; }
-const by_ckpt_tensor *by_checkpoint_at(const by_checkpoint *ck, size_t i) { return &ck->records[i].t; }
-int by_checkpoint_n_shards(const by_checkpoint *ck) { return (int)ck->shard_names.n; }
-const char *by_checkpoint_shard_name(const by_checkpoint *ck, int shard) { return ck->shards[shard].name; }
+size_t by_checkpoint_n_tensors(const by_checkpoint *ck) {
+    return ck->names.n;
+}
+const by_ckpt_tensor *by_checkpoint_at(const by_checkpoint *ck, size_t i) {
+    return &ck->records[i].t;
+}
+int by_checkpoint_n_shards(const by_checkpoint *ck) {
+    return (int)ck->shard_names.n;
+}
+const char *by_checkpoint_shard_name(const by_checkpoint *ck, int shard) {
+    return ck->shards[shard].name;
+}
 
 const void *by_checkpoint_shard_map(const by_checkpoint *ck, int shard, size_t *bytes) {
     *bytes = ck->shards[shard].map.size;
@@ -457,8 +478,11 @@ const void *by_checkpoint_shard_map(const by_checkpoint *ck, int shard, size_t *
 
 int64_t by_checkpoint_file_bytes(const by_checkpoint *ck) {
     int64_t n = 0;
-    for (uint32_t i = 0; i < ck->shard_names.n; i++) n += (int64_t)ck->shards[i].map.size;
+    for (uint32_t i = 0; i < ck->shard_names.n; i++)
+        n += (int64_t)ck->shards[i].map.size;
     return n;
 }
 
-const by_problems *by_checkpoint_notes(const by_checkpoint *ck) { return &ck->notes; }
+const by_problems *by_checkpoint_notes(const by_checkpoint *ck) {
+    return &ck->notes;
+}

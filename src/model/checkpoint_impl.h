@@ -11,7 +11,7 @@ typedef struct by_ckpt_shard {
     by_file_map map;
     uint64_t data_off;
     long n_index; /* tensors the index places here */
-    bool failed; /* not there or unreadable: its tensors are not reported one by one */
+    bool failed;  /* not there or unreadable: its tensors are not reported one by one */
 } by_ckpt_shard;
 
 typedef struct by_ckpt_record {

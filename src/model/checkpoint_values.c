@@ -1,6 +1,6 @@
-/* checkpoint_values.c - looks for numbers that no weight may have. A tensor is read in pieces: an OR over a fixed count of
- * elements, which compilers turn into vector code, says whether a piece is clean; only a dirty piece is searched for its
- * place. Checking a large model gives its pages back as it goes, so that resident memory stays small. */
+/* checkpoint_values.c - looks for numbers that no weight may have. A tensor is read in pieces: an OR over a fixed count
+ * of elements, which compilers turn into vector code, says whether a piece is clean; only a dirty piece is searched for
+ * its place. Checking a large model gives its pages back as it goes, so that resident memory stays small. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,24 +12,25 @@ enum { PIECE = 4096, RELEASE_BYTES = 64 << 20 };
 
 /* One function per element: is value i of p bad? */
 #define IS_E8M0_NAN(v) ((v) == 0xff)
-#define IS_E4M3_NAN(v) (((v) & 0x7f) == 0x7f)
-#define IS_E5M2_BAD(v) (((v) & 0x7c) == 0x7c)
-#define IS_BF16_BAD(v) (((v) & 0x7f80) == 0x7f80)
-#define IS_F16_BAD(v) (((v) & 0x7c00) == 0x7c00)
-#define IS_F32_BAD(v) (((v) & 0x7f800000u) == 0x7f800000u)
+#define IS_E4M3_NAN(v) (((v)&0x7f) == 0x7f)
+#define IS_E5M2_BAD(v) (((v)&0x7c) == 0x7c)
+#define IS_BF16_BAD(v) (((v)&0x7f80) == 0x7f80)
+#define IS_F16_BAD(v)  (((v)&0x7c00) == 0x7c00)
+#define IS_F32_BAD(v)  (((v)&0x7f800000u) == 0x7f800000u)
 
 /* First bad element of p[0..n), n when there is none. */
-#define DEFINE_FIRST_BAD(name, type, is_bad)                                                       \
-    static size_t name(const type *p, size_t n) {                                                  \
-        size_t i = 0;                                                                              \
-        for (; i + PIECE <= n; i += PIECE) {                                                       \
-            type any = 0;                                                                          \
-            for (size_t k = 0; k < PIECE; k++) any |= (type)(is_bad(p[i + k]) ? 1 : 0);            \
-            if (any) break;                                                                        \
-        }                                                                                          \
-        for (; i < n; i++)                                                                         \
-            if (is_bad(p[i])) return i;                                                            \
-        return n;                                                                                  \
+#define DEFINE_FIRST_BAD(name, type, is_bad)                                                                           \
+    static size_t name(const type *p, size_t n) {                                                                      \
+        size_t i = 0;                                                                                                  \
+        for (; i + PIECE <= n; i += PIECE) {                                                                           \
+            type any = 0;                                                                                              \
+            for (size_t k = 0; k < PIECE; k++)                                                                         \
+                any |= (type)(is_bad(p[i + k]) ? 1 : 0);                                                               \
+            if (any) break;                                                                                            \
+        }                                                                                                              \
+        for (; i < n; i++)                                                                                             \
+            if (is_bad(p[i])) return i;                                                                                \
+        return n;                                                                                                      \
     }
 
 DEFINE_FIRST_BAD(first_bad_e8m0, uint8_t, IS_E8M0_NAN)
@@ -56,9 +57,15 @@ static bool has_bad_codes(by_st_dtype dtype) {
            dtype == BY_ST_F16 || dtype == BY_ST_F32;
 }
 
+/* The whole pages that hold [from, from + n). */
+static void advise(const char *from, size_t n, int advice) {
+    uintptr_t a = (uintptr_t)from & ~(uintptr_t)4095, b = ((uintptr_t)from + n + 4095) & ~(uintptr_t)4095;
+    madvise((void *)a, b - a, advice);
+}
+
+/* A clean file mapping: the bytes stay in the page cache. */
 static void release(const char *from, size_t n) {
-    uintptr_t a = (uintptr_t)from & ~(uintptr_t)4095, b = ((uintptr_t)from + n) & ~(uintptr_t)4095;
-    if (b > a) madvise((void *)a, b - a, MADV_DONTNEED); /* a clean file mapping: the bytes stay in the page cache */
+    advise(from, n, MADV_DONTNEED);
 }
 
 static void describe(const by_ckpt_tensor *t, size_t at, by_problems *problems) {
@@ -67,8 +74,10 @@ static void describe(const by_ckpt_tensor *t, size_t at, by_problems *problems) 
                                                    : "not a number or infinite";
     char place[64];
     int64_t cols = t->n_dims > 1 ? t->shape[t->n_dims - 1] : 0;
-    if (t->n_dims == 2) snprintf(place, sizeof place, "[%" PRId64 ", %" PRId64 "]", (int64_t)at / cols, (int64_t)at % cols);
-    else snprintf(place, sizeof place, "[%zu]", at);
+    if (t->n_dims == 2)
+        snprintf(place, sizeof place, "[%" PRId64 ", %" PRId64 "]", (int64_t)at / cols, (int64_t)at % cols);
+    else
+        snprintf(place, sizeof place, "[%zu]", at);
     by_problems_add(problems, "tensor %s: %s at %s", t->name.ptr, what, place);
 }
 
@@ -106,7 +115,10 @@ by_status by_checkpoint_check_values(const by_checkpoint *ck, by_check_level lev
         const by_ckpt_shard *shard = &ck->shards[r->t.shard];
         const unsigned char *data = r->t.data;
         bool give_back = large && data >= shard->map.ptr && data < shard->map.ptr + shard->map.size;
+        /* scattered small tensors: reading ahead would fetch the experts around them */
+        if (give_back && small_only) advise(r->t.data, (size_t)r->t.bytes, MADV_RANDOM);
         check_tensor(&r->t, give_back, &own);
+        if (give_back && small_only) advise(r->t.data, (size_t)r->t.bytes, MADV_NORMAL);
         seen += r->t.bytes;
         since_release += r->t.bytes;
         if (give_back && since_release >= RELEASE_BYTES) { /* many small tensors add up as well */

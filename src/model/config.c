@@ -13,8 +13,10 @@
 #include "model/config_read.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof(a)[0]))
-#define INT(key, field, min, max) {key, offsetof(by_config, field), min, max}
-#define REAL(key, field, min, max) {key, offsetof(by_config, field), min, max}
+#define INT(key, field, min, max)                                                                                      \
+    { key, offsetof(by_config, field), min, max }
+#define REAL(key, field, min, max)                                                                                     \
+    { key, offsetof(by_config, field), min, max }
 
 static const by_int_field trunk_ints[] = {
     INT("vocab_size", vocab_size, 1, BY_LIMIT_VOCAB),
@@ -36,8 +38,10 @@ static const by_int_field trunk_ints[] = {
 
 /* The epsilons are used in fp32: smaller ones would be subnormal there. */
 static const by_real_field trunk_reals[] = {
-    REAL("rms_norm_eps", rms_norm_eps, 1.2e-38, 1),   REAL("swiglu_limit", swiglu_limit, 1e-6, 1e30),
-    REAL("rope_theta", rope_theta, 1, 1e15),          REAL("hc_eps", hc_eps, 1.2e-38, 1),
+    REAL("rms_norm_eps", rms_norm_eps, 1.2e-38, 1),
+    REAL("swiglu_limit", swiglu_limit, 1e-6, 1e30),
+    REAL("rope_theta", rope_theta, 1, 1e15),
+    REAL("hc_eps", hc_eps, 1.2e-38, 1),
     REAL("routed_scaling_factor", routed_scaling, 1e-30, 1e30),
 };
 
@@ -65,7 +69,8 @@ static void check_architecture(by_config_reader *r) {
                             (int)(name.len > 80 ? 80 : name.len), name.ptr, want);
     }
     const by_json *type = by_config_find(r, r->top, "model_type", BY_KEY_OPTIONAL);
-    if (type && type->type != BY_JSON_STRING) by_config_wrong_type(r, "model_type", "a string", type);
+    if (type && type->type != BY_JSON_STRING)
+        by_config_wrong_type(r, "model_type", "a string", type);
     else if (type && !by_str_starts(type->v.s, BY_STR("deepseek_v41")))
         by_problems_add(r->problems, "model_type: \"%.*s\" is not supported, only \"deepseek_v41\"",
                         (int)(type->v.s.len > 80 ? 80 : type->v.s.len), type->v.s.ptr);
@@ -79,8 +84,9 @@ static void check_variants(by_config_reader *r) {
     by_config_expect_bool(r, t, "norm_topk_prob", true, "");
     by_config_expect_bool(r, t, "attention_bias", false, "");
     by_config_expect_bool(r, t, "tie_word_embeddings", false, ": head.weight is a tensor of its own");
-    by_config_expect_bool(r, t, "hc_shifted", true,
-                          ": it selects the hyper-connections of DeepSeek-V4, this program runs the shifted ones of V4.1");
+    by_config_expect_bool(
+        r, t, "hc_shifted", true,
+        ": it selects the hyper-connections of DeepSeek-V4, this program runs the shifted ones of V4.1");
     int64_t n = 1;
     if (by_config_read_int(r, t, "num_key_value_heads", BY_KEY_OPTIONAL, 1, BY_LIMIT_HEADS, &n) && n != 1)
         by_problems_add(r->problems, "num_key_value_heads: %d is not supported, only 1", (int)n);
@@ -182,7 +188,8 @@ static void read_trunk(by_config_reader *r, by_config *c) {
 static void check_tensor_count(by_config_reader *r, const by_config *c) {
     int64_t n = 6 * ((int64_t)c->n_layers * c->n_experts + (int64_t)c->draft.n_layers * c->draft.n_experts);
     if (n > BY_LIMIT_ST_TENSORS)
-        by_problems_add(r->problems, "n_routed_experts: all layers together need %" PRId64 " expert tensors, at most %d are allowed",
+        by_problems_add(r->problems,
+                        "n_routed_experts: all layers together need %" PRId64 " expert tensors, at most %d are allowed",
                         n, BY_LIMIT_ST_TENSORS);
 }
 
@@ -214,8 +221,10 @@ by_status by_config_parse(by_config *out, by_str text, by_problems *problems, by
     }
     by_config_reader r = {.top = &top, .text = &top, .problems = &own};
     const by_json *nested = by_json_get(&top, "text_config");
-    if (nested && nested->type == BY_JSON_OBJECT) r.text = nested;
-    else if (nested && nested->type != BY_JSON_NULL) by_config_wrong_type(&r, "text_config", "an object", nested);
+    if (nested && nested->type == BY_JSON_OBJECT)
+        r.text = nested;
+    else if (nested && nested->type != BY_JSON_NULL)
+        by_config_wrong_type(&r, "text_config", "an object", nested);
     read_all(&r, out);
     status = by_problems_check(&own, BY_EFORMAT, err);
 out:

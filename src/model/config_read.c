@@ -6,11 +6,13 @@
 
 static const char *show(const by_json *v, char *buf, size_t cap) {
     switch (v->type) {
-    case BY_JSON_STRING: snprintf(buf, cap, "the string \"%.*s\"", (int)(v->v.s.len > 60 ? 60 : v->v.s.len), v->v.s.ptr); break;
-    case BY_JSON_BOOL: snprintf(buf, cap, "%s", v->v.b ? "true" : "false"); break;
-    case BY_JSON_INT: case BY_JSON_UINT: case BY_JSON_DOUBLE:
-        snprintf(buf, cap, "%.*s", (int)(v->raw.len > 40 ? 40 : v->raw.len), v->raw.ptr);
+    case BY_JSON_STRING:
+        snprintf(buf, cap, "the string \"%.*s\"", (int)(v->v.s.len > 60 ? 60 : v->v.s.len), v->v.s.ptr);
         break;
+    case BY_JSON_BOOL: snprintf(buf, cap, "%s", v->v.b ? "true" : "false"); break;
+    case BY_JSON_INT:
+    case BY_JSON_UINT:
+    case BY_JSON_DOUBLE: snprintf(buf, cap, "%.*s", (int)(v->raw.len > 40 ? 40 : v->raw.len), v->raw.ptr); break;
     default: snprintf(buf, cap, "%s", by_json_type_name(v->type)); break;
     }
     return buf;
@@ -45,8 +47,8 @@ bool by_config_read_int(by_config_reader *r, const by_json *obj, const char *key
     return v && int_value(r, v, key, min, max, out);
 }
 
-bool by_config_read_real(by_config_reader *r, const by_json *obj, const char *key, by_key_need need, double min, double max,
-                         double *out) {
+bool by_config_read_real(by_config_reader *r, const by_json *obj, const char *key, by_key_need need, double min,
+                         double max, double *out) {
     const by_json *v = by_config_find(r, obj, key, need);
     if (!v) return false;
     if (!by_json_is_number(v)) {
@@ -105,7 +107,8 @@ void by_config_read_int_fields(by_config_reader *r, const by_json *obj, const by
     }
 }
 
-void by_config_read_real_fields(by_config_reader *r, const by_json *obj, const by_real_field *fields, int n, void *base) {
+void by_config_read_real_fields(by_config_reader *r, const by_json *obj, const by_real_field *fields, int n,
+                                void *base) {
     for (int i = 0; i < n; i++)
         by_config_read_real(r, obj, fields[i].key, BY_KEY_REQUIRED, fields[i].min, fields[i].max,
                             (double *)(void *)((char *)base + fields[i].at));

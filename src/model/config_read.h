@@ -1,7 +1,7 @@
 /* config_read.h - private to config*.c: typed reading of keys with one problem line per bad value.
  *
- * A bad or missing value leaves 0 (or an empty list) behind; the checks of relations skip zeros, so that one mistake gives
- * one line and the other mistakes are still found. */
+ * A bad or missing value leaves 0 (or an empty list) behind; the checks of relations skip zeros, so that one mistake
+ * gives one line and the other mistakes are still found. */
 #ifndef BY_MODEL_CONFIG_READ_H
 #define BY_MODEL_CONFIG_READ_H
 
@@ -9,8 +9,8 @@
 #include "model/config.h"
 
 typedef struct by_config_reader {
-    const by_json *top;    /* the whole file */
-    const by_json *text;   /* text_config, or the whole file when it is flat */
+    const by_json *top;  /* the whole file */
+    const by_json *text; /* text_config, or the whole file when it is flat */
     by_problems *problems;
 } by_config_reader;
 
@@ -38,8 +38,8 @@ void by_config_wrong_type(by_config_reader *r, const char *key, const char *expe
 /* Each returns false and leaves *out alone when the key is absent (and optional) or bad. */
 bool by_config_read_int(by_config_reader *r, const by_json *obj, const char *key, by_key_need need, int64_t min,
                         int64_t max, int64_t *out);
-bool by_config_read_real(by_config_reader *r, const by_json *obj, const char *key, by_key_need need, double min, double max,
-                         double *out);
+bool by_config_read_real(by_config_reader *r, const by_json *obj, const char *key, by_key_need need, double min,
+                         double max, double *out);
 bool by_config_read_bool(by_config_reader *r, const by_json *obj, const char *key, bool *out);
 /* At most cap items, each in [min, max]; *n = 0 on a problem. */
 bool by_config_read_ints(by_config_reader *r, const by_json *obj, const char *key, by_key_need need, int64_t min,
@@ -47,7 +47,8 @@ bool by_config_read_ints(by_config_reader *r, const by_json *obj, const char *ke
 
 /* Each field of the table, into base at its offset; problems are collected in r. */
 void by_config_read_int_fields(by_config_reader *r, const by_json *obj, const by_int_field *fields, int n, void *base);
-void by_config_read_real_fields(by_config_reader *r, const by_json *obj, const by_real_field *fields, int n, void *base);
+void by_config_read_real_fields(by_config_reader *r, const by_json *obj, const by_real_field *fields, int n,
+                                void *base);
 
 /* An optional key that, when present, must hold this one value. */
 void by_config_expect_str(by_config_reader *r, const by_json *obj, const char *key, const char *value);

@@ -3,10 +3,16 @@
 
 #include <string.h>
 
-static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+static int64_t round_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
 
-static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
-static int64_t lcm(int64_t a, int64_t b) { return a / gcd(a, b) * b; }
+static int64_t gcd(int64_t a, int64_t b) {
+    return b ? gcd(b, a % b) : a;
+}
+static int64_t lcm(int64_t a, int64_t b) {
+    return a / gcd(a, b) * b;
+}
 
 void by_footprint_of(const by_config *c, int n_draft_tokens, by_footprint *out) {
     by_footprint *f = out;

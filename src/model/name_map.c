@@ -27,7 +27,8 @@ static uint64_t hash(by_str s) {
         h = (h ^ w) * 0x9e3779b97f4a7c15u;
         h ^= h >> 32;
     }
-    for (; i < s.len; i++) h = (h ^ (unsigned char)s.ptr[i]) * 0x100000001b3u;
+    for (; i < s.len; i++)
+        h = (h ^ (unsigned char)s.ptr[i]) * 0x100000001b3u;
     h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
     h = (h ^ h >> 27) * 0x94d049bb133111ebu;
     return h ^ h >> 31;

@@ -1,6 +1,6 @@
-/* name_map.h - string to small number, for the names of a checkpoint. Keys are copied; numbers are given in order of first
- * insertion, 0, 1, 2, ... Open addressing, at most half full. A key set made to collide ends in BY_ELIMIT instead of
- * quadratic time. One thread while adding; lookups may be concurrent. */
+/* name_map.h - string to small number, for the names of a checkpoint. Keys are copied; numbers are given in order of
+ * first insertion, 0, 1, 2, ... Open addressing, at most half full. A key set made to collide ends in BY_ELIMIT instead
+ * of quadratic time. One thread while adding; lookups may be concurrent. */
 #ifndef BY_MODEL_NAME_MAP_H
 #define BY_MODEL_NAME_MAP_H
 

@@ -34,7 +34,8 @@ bool by_prime_is(uint32_t n) {
 void by_primes_from(uint32_t start, int n, uint32_t *out) {
     uint32_t p = start;
     for (int i = 0; i < n; i++, p++) {
-        while (!by_prime_is(p)) p++;
+        while (!by_prime_is(p))
+            p++;
         out[i] = p;
     }
 }

@@ -1,7 +1,7 @@
 /* problems.h - a list of everything wrong with an input, so that its author sees all of it at once.
  *
- * The list is bounded: after BY_LIMIT_PROBLEMS texts only the number grows (a directory without its shards misses 120,000
- * tensors). Adding never fails; when memory is out the count still rises. One thread. */
+ * The list is bounded: after BY_LIMIT_PROBLEMS texts only the number grows (a directory without its shards misses
+ * 120,000 tensors). Adding never fails; when memory is out the count still rises. One thread. */
 #ifndef BY_MODEL_PROBLEMS_H
 #define BY_MODEL_PROBLEMS_H
 
@@ -23,7 +23,8 @@ void by_problems_deinit(by_problems *p);
 /* Adds one formatted line. NULL is allowed and ignored. */
 void by_problems_add(by_problems *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Adds every line of src to p with a prefix; problems of src that were counted only are counted here too. p may be NULL. */
+/* Adds every line of src to p with a prefix; problems of src that were counted only are counted here too. p may be
+ * NULL. */
 void by_problems_append(by_problems *p, const by_problems *src, const char *prefix);
 
 /* BY_OK when the list is empty. Else code with the first problems joined by "; ", as many as fit into err, and their

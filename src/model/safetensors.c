@@ -16,8 +16,12 @@ static const struct {
 #undef ROW
 };
 
-const char *by_st_dtype_name(by_st_dtype t) { return (unsigned)t < BY_ST_DTYPE_N ? dtypes[t].name : "?"; }
-int by_st_dtype_bits(by_st_dtype t) { return (unsigned)t < BY_ST_DTYPE_N ? dtypes[t].bits : 0; }
+const char *by_st_dtype_name(by_st_dtype t) {
+    return (unsigned)t < BY_ST_DTYPE_N ? dtypes[t].name : "?";
+}
+int by_st_dtype_bits(by_st_dtype t) {
+    return (unsigned)t < BY_ST_DTYPE_N ? dtypes[t].bits : 0;
+}
 
 static by_st_dtype dtype_of(by_str name) {
     for (int i = 1; i < BY_ST_DTYPE_N; i++)
@@ -29,11 +33,13 @@ by_status by_st_reader_init(by_st_reader *r, const unsigned char *file, size_t s
     memset(r, 0, sizeof *r);
     if (size < 8) return BY_FAIL(err, BY_EFORMAT, "%zu bytes are too few for a safetensors file", size);
     uint64_t n = 0;
-    for (int i = 0; i < 8; i++) n |= (uint64_t)file[i] << (8 * i);
+    for (int i = 0; i < 8; i++)
+        n |= (uint64_t)file[i] << (8 * i);
     if (n > size - 8)
         return BY_FAIL(err, BY_EFORMAT, "header of %" PRIu64 " bytes is larger than the file of %zu bytes", n, size);
     if (n > BY_LIMIT_ST_HEADER_BYTES)
-        return BY_FAIL(err, BY_EFORMAT, "header of %" PRIu64 " bytes is over the limit of %u", n, BY_LIMIT_ST_HEADER_BYTES);
+        return BY_FAIL(err, BY_EFORMAT, "header of %" PRIu64 " bytes is over the limit of %u", n,
+                       BY_LIMIT_ST_HEADER_BYTES);
     by_str text = by_str_of((const char *)file + 8, (size_t)n);
     size_t bad = 0;
     if (!by_utf8_valid(text, &bad)) return BY_FAIL(err, BY_EFORMAT, "header: byte %zu is not valid UTF-8", bad);
@@ -45,7 +51,9 @@ by_status by_st_reader_init(by_st_reader *r, const unsigned char *file, size_t s
     return status;
 }
 
-void by_st_reader_deinit(by_st_reader *r) { by_json_walk_deinit(&r->walk); }
+void by_st_reader_deinit(by_st_reader *r) {
+    by_json_walk_deinit(&r->walk);
+}
 
 /* Reads the list [a, b, ...]; more than cap numbers are read but not kept. */
 static by_status read_list(by_json_walk *w, uint64_t *out, int cap, int *n, by_err *err) {
@@ -105,9 +113,11 @@ static by_status read_fields(by_json_walk *w, by_st_entry *out, fields *f, by_er
 static by_status check_entry(const by_st_reader *r, by_st_entry *out, const fields *f, by_err *err) {
     int len = (int)(out->name.len > 120 ? 120 : out->name.len);
     const char *name = out->name.ptr;
-    if (f->has != 7 || f->twice) return BAD("tensor %.*s: dtype, shape or data_offsets is missing or given twice", len, name);
+    if (f->has != 7 || f->twice)
+        return BAD("tensor %.*s: dtype, shape or data_offsets is missing or given twice", len, name);
     if (f->n_offsets != 2) return BAD("tensor %.*s: data_offsets has %d numbers, not 2", len, name, f->n_offsets);
-    if (f->n_dims > BY_LIMIT_ST_DIMS) return BAD("tensor %.*s: %d dimensions, at most %d", len, name, f->n_dims, BY_LIMIT_ST_DIMS);
+    if (f->n_dims > BY_LIMIT_ST_DIMS)
+        return BAD("tensor %.*s: %d dimensions, at most %d", len, name, f->n_dims, BY_LIMIT_ST_DIMS);
     out->n_dims = f->n_dims;
     uint64_t count = 1, bits = (uint64_t)by_st_dtype_bits(out->dtype), want = 0;
     bool fits = true;
@@ -120,13 +130,15 @@ static by_status check_entry(const by_st_reader *r, by_st_entry *out, const fiel
     out->begin = f->offsets[0];
     out->end = f->offsets[1];
     if (out->begin > out->end)
-        return BAD("tensor %.*s: data_offsets [%" PRIu64 ", %" PRIu64 "] run backwards", len, name, out->begin, out->end);
+        return BAD("tensor %.*s: data_offsets [%" PRIu64 ", %" PRIu64 "] run backwards", len, name, out->begin,
+                   out->end);
     if (out->end > r->data_bytes)
         return BAD("tensor %.*s: data_offsets [%" PRIu64 ", %" PRIu64 "] reach past the %" PRIu64
-                   " data bytes of the file (truncated?)", len, name, out->begin, out->end, r->data_bytes);
+                   " data bytes of the file (truncated?)",
+                   len, name, out->begin, out->end, r->data_bytes);
     if (out->dtype != BY_ST_OTHER && out->end - out->begin != want)
-        return BAD("tensor %.*s: %" PRIu64 " bytes, but its shape and %s need %" PRIu64, len, name, out->end - out->begin,
-                   by_st_dtype_name(out->dtype), want);
+        return BAD("tensor %.*s: %" PRIu64 " bytes, but its shape and %s need %" PRIu64, len, name,
+                   out->end - out->begin, by_st_dtype_name(out->dtype), want);
     return BY_OK;
 }
 

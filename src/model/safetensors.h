@@ -1,9 +1,10 @@
 /* safetensors.h - the header of one safetensors file, read entry by entry from a mapping.
  *
- * File: 8 bytes little-endian header length n, n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]}},
- * then the data; offsets count from the first data byte. This part checks each entry alone: sizes that agree with shape and
- * dtype, and ranges inside the file. Relations between entries (duplicates, overlaps) are checkpoint.c's. Nothing is
- * allocated but the decoded text of names with escapes. Source: the format description of the safetensors library. */
+ * File: 8 bytes little-endian header length n, n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin,
+ * end]}}, then the data; offsets count from the first data byte. This part checks each entry alone: sizes that agree
+ * with shape and dtype, and ranges inside the file. Relations between entries (duplicates, overlaps) are
+ * checkpoint.c's. Nothing is allocated but the decoded text of names with escapes. Source: the format description of
+ * the safetensors library. */
 #ifndef BY_MODEL_SAFETENSORS_H
 #define BY_MODEL_SAFETENSORS_H
 
@@ -15,30 +16,30 @@
 #include "json/json_walk.h"
 
 /* enum, name in the file, bits of one element */
-#define BY_ST_DTYPE_TABLE(X)                                                                       \
-    X(BY_ST_OTHER, "?", 0) /* a type this program does not know: its size is taken from the offsets */ \
-    X(BY_ST_F32, "F32", 32)                                                                        \
-    X(BY_ST_BF16, "BF16", 16)                                                                      \
-    X(BY_ST_F16, "F16", 16)                                                                        \
-    X(BY_ST_F64, "F64", 64)                                                                        \
-    X(BY_ST_F8_E4M3, "F8_E4M3", 8)                                                                 \
-    X(BY_ST_F8_E5M2, "F8_E5M2", 8)                                                                 \
-    X(BY_ST_F8_E8M0, "F8_E8M0", 8)                                                                 \
-    X(BY_ST_I8, "I8", 8)                                                                           \
-    X(BY_ST_U8, "U8", 8)                                                                           \
-    X(BY_ST_BOOL, "BOOL", 8)                                                                       \
-    X(BY_ST_I16, "I16", 16)                                                                        \
-    X(BY_ST_U16, "U16", 16)                                                                        \
-    X(BY_ST_I32, "I32", 32)                                                                        \
-    X(BY_ST_U32, "U32", 32)                                                                        \
-    X(BY_ST_I64, "I64", 64)                                                                        \
+#define BY_ST_DTYPE_TABLE(X)                                                                                           \
+    X(BY_ST_OTHER, "?", 0) /* a type this program does not know: its size is taken from the offsets */                 \
+    X(BY_ST_F32, "F32", 32)                                                                                            \
+    X(BY_ST_BF16, "BF16", 16)                                                                                          \
+    X(BY_ST_F16, "F16", 16)                                                                                            \
+    X(BY_ST_F64, "F64", 64)                                                                                            \
+    X(BY_ST_F8_E4M3, "F8_E4M3", 8)                                                                                     \
+    X(BY_ST_F8_E5M2, "F8_E5M2", 8)                                                                                     \
+    X(BY_ST_F8_E8M0, "F8_E8M0", 8)                                                                                     \
+    X(BY_ST_I8, "I8", 8)                                                                                               \
+    X(BY_ST_U8, "U8", 8)                                                                                               \
+    X(BY_ST_BOOL, "BOOL", 8)                                                                                           \
+    X(BY_ST_I16, "I16", 16)                                                                                            \
+    X(BY_ST_U16, "U16", 16)                                                                                            \
+    X(BY_ST_I32, "I32", 32)                                                                                            \
+    X(BY_ST_U32, "U32", 32)                                                                                            \
+    X(BY_ST_I64, "I64", 64)                                                                                            \
     X(BY_ST_U64, "U64", 64)
 
 typedef enum by_st_dtype {
 #define BY_ST_DTYPE_ENUM(name, text, bits) name,
     BY_ST_DTYPE_TABLE(BY_ST_DTYPE_ENUM)
 #undef BY_ST_DTYPE_ENUM
-    BY_ST_DTYPE_N
+        BY_ST_DTYPE_N
 } by_st_dtype;
 
 const char *by_st_dtype_name(by_st_dtype t);

@@ -1,5 +1,5 @@
-/* tensor_table.c - see tensor_table.h. A row is one weight; its sizes are symbols resolved against the configuration and
- * the layer, and `when` says in which layers it exists. */
+/* tensor_table.c - see tensor_table.h. A row is one weight; its sizes are symbols resolved against the configuration
+ * and the layer, and `when` says in which layers it exists. */
 #include "model/tensor_table.h"
 
 #include <stdio.h>
@@ -10,43 +10,43 @@
 typedef enum {
     NONE, /* no second dimension: a vector */
     ONE,
-    D,            /* hidden_size */
-    V,            /* vocab_size */
-    HEADS,        /* attention heads */
-    HEAD_DIM,     /* d */
-    Q_RANK,       /* q_lora_rank */
-    Q_WIDTH,      /* heads * d */
-    O_RANKS,      /* o_groups * o_lora_rank */
-    O_IN,         /* heads / o_groups * d */
-    IX_HEADS,     /* index heads */
-    IX_DIM,       /* index_head_dim */
-    IX_WIDTH,     /* index heads * index_head_dim */
-    HC_ROWS,      /* m (m + 2) */
-    HC_COLS,      /* m D */
+    D,        /* hidden_size */
+    V,        /* vocab_size */
+    HEADS,    /* attention heads */
+    HEAD_DIM, /* d */
+    Q_RANK,   /* q_lora_rank */
+    Q_WIDTH,  /* heads * d */
+    O_RANKS,  /* o_groups * o_lora_rank */
+    O_IN,     /* heads / o_groups * d */
+    IX_HEADS, /* index heads */
+    IX_DIM,   /* index_head_dim */
+    IX_WIDTH, /* index heads * index_head_dim */
+    HC_ROWS,  /* m (m + 2) */
+    HC_COLS,  /* m D */
     THREE,
-    EXPERTS,      /* routed experts of the trunk or of the drafts */
-    MOE,          /* width of one routed expert */
-    SHARED,       /* width of the shared expert */
-    STREAMS,      /* m */
-    ENGRAM_ROWS,  /* rows of this layer's table */
-    ENGRAM_DIM,   /* width of a table row */
-    ENGRAM_OUT,   /* (m + 1) D */
-    ENGRAM_IN,    /* (n - 1) * heads * width */
-    TARGETS_D,    /* draft targets * D */
-    MARKOV,       /* rank of the bigram head */
-    CONFIDENCE,   /* D + rank */
-    VIS,          /* image hidden */
-    VIS_3,        /* 3 * image hidden */
-    VIS_MLP,      /* image intermediate */
-    VIS_MLP_2,    /* gate and up */
-    VIS_PATCH,    /* 3 * patch^2 */
-    VIS_CELL,     /* image hidden * downsample^2 */
+    EXPERTS,     /* routed experts of the trunk or of the drafts */
+    MOE,         /* width of one routed expert */
+    SHARED,      /* width of the shared expert */
+    STREAMS,     /* m */
+    ENGRAM_ROWS, /* rows of this layer's table */
+    ENGRAM_DIM,  /* width of a table row */
+    ENGRAM_OUT,  /* (m + 1) D */
+    ENGRAM_IN,   /* (n - 1) * heads * width */
+    TARGETS_D,   /* draft targets * D */
+    MARKOV,      /* rank of the bigram head */
+    CONFIDENCE,  /* D + rank */
+    VIS,         /* image hidden */
+    VIS_3,       /* 3 * image hidden */
+    VIS_MLP,     /* image intermediate */
+    VIS_MLP_2,   /* gate and up */
+    VIS_PATCH,   /* 3 * patch^2 */
+    VIS_CELL,    /* image hidden * downsample^2 */
 } size_symbol;
 
 typedef enum {
     ALWAYS,
-    KV_SOURCE,        /* layers that compress */
-    KV_SOURCE_PAIRS,  /* ... two tokens into one entry */
+    KV_SOURCE,       /* layers that compress */
+    KV_SOURCE_PAIRS, /* ... two tokens into one entry */
     INDEX_SOURCE,
     ENGRAM_LAYER,
     FIRST_DRAFT,
@@ -61,25 +61,26 @@ typedef struct {
 } row;
 
 #define BF16 BY_FORMAT_BF16
-#define F32 BY_FORMAT_F32
+#define F32  BY_FORMAT_F32
 #define F32B BY_FORMAT_F32_OR_BF16
-#define FP8 BY_FORMAT_FP8_TILE
+#define FP8  BY_FORMAT_FP8_TILE
 #define FP8R BY_FORMAT_FP8_ROW
-#define FP4 BY_FORMAT_FP4_ROW
+#define FP4  BY_FORMAT_FP4_ROW
 
 /* Names of quantised weights stand without ".weight" and ".scale", all others are complete. */
 static const row front_rows[] = {
     {"embed.weight", BF16, V, D, ALWAYS, BY_PART_EMBEDDING, BY_INIT_UNIT},
 };
 
-static const row block_rows[] = { /* trunk and draft layers */
+static const row block_rows[] = {
+    /* trunk and draft layers */
     {"attn_norm.weight", BF16, D, NONE, ALWAYS, BY_PART_NORMS, BY_INIT_NORM},
     {"ffn_norm.weight", BF16, D, NONE, ALWAYS, BY_PART_NORMS, BY_INIT_NORM},
     {"hc_attn_fn", F32B, HC_ROWS, HC_COLS, ALWAYS, BY_PART_HYPER, BY_INIT_LINEAR},
-    {"hc_attn_base", F32, HC_ROWS, NONE, ALWAYS, BY_PART_HYPER, BY_INIT_BIAS},
+    {"hc_attn_base", F32, HC_ROWS, NONE, ALWAYS, BY_PART_HYPER, BY_INIT_HC_BASE},
     {"hc_attn_scale", F32, THREE, NONE, ALWAYS, BY_PART_HYPER, BY_INIT_HC_SCALE},
     {"hc_ffn_fn", F32B, HC_ROWS, HC_COLS, ALWAYS, BY_PART_HYPER, BY_INIT_LINEAR},
-    {"hc_ffn_base", F32, HC_ROWS, NONE, ALWAYS, BY_PART_HYPER, BY_INIT_BIAS},
+    {"hc_ffn_base", F32, HC_ROWS, NONE, ALWAYS, BY_PART_HYPER, BY_INIT_HC_BASE},
     {"hc_ffn_scale", F32, THREE, NONE, ALWAYS, BY_PART_HYPER, BY_INIT_HC_SCALE},
     {"attn.wq_a", FP8, Q_RANK, D, ALWAYS, BY_PART_ATTENTION, BY_INIT_LINEAR},
     {"attn.q_norm.weight", BF16, Q_RANK, NONE, ALWAYS, BY_PART_NORMS, BY_INIT_NORM},
@@ -88,7 +89,7 @@ static const row block_rows[] = { /* trunk and draft layers */
     {"attn.kv_norm.weight", BF16, HEAD_DIM, NONE, ALWAYS, BY_PART_NORMS, BY_INIT_NORM},
     {"attn.attn_sink", F32, HEADS, NONE, ALWAYS, BY_PART_NORMS, BY_INIT_BIAS},
     {"attn.wo_a", FP8, O_RANKS, O_IN, ALWAYS, BY_PART_ATTENTION, BY_INIT_LINEAR},
-    {"attn.wo_b", FP8, D, O_RANKS, ALWAYS, BY_PART_ATTENTION, BY_INIT_LINEAR},
+    {"attn.wo_b", FP8, D, O_RANKS, ALWAYS, BY_PART_ATTENTION, BY_INIT_OUTPUT},
     {"attn.compressor.wkv.weight", BF16, HEAD_DIM, D, KV_SOURCE, BY_PART_COMPRESSOR, BY_INIT_LINEAR},
     {"attn.compressor.wgate.weight", BF16, HEAD_DIM, D, KV_SOURCE_PAIRS, BY_PART_COMPRESSOR, BY_INIT_LINEAR},
     {"attn.compressor.norm.weight", BF16, HEAD_DIM, NONE, KV_SOURCE, BY_PART_NORMS, BY_INIT_NORM},
@@ -101,9 +102,9 @@ static const row block_rows[] = { /* trunk and draft layers */
     {"ffn.gate.bias_vl", F32, EXPERTS, NONE, ALWAYS, BY_PART_ROUTER, BY_INIT_BIAS},
     {"ffn.shared_experts.w1", FP8, SHARED, D, ALWAYS, BY_PART_SHARED_EXPERT, BY_INIT_LINEAR},
     {"ffn.shared_experts.w3", FP8, SHARED, D, ALWAYS, BY_PART_SHARED_EXPERT, BY_INIT_LINEAR},
-    {"ffn.shared_experts.w2", FP8, D, SHARED, ALWAYS, BY_PART_SHARED_EXPERT, BY_INIT_LINEAR},
+    {"ffn.shared_experts.w2", FP8, D, SHARED, ALWAYS, BY_PART_SHARED_EXPERT, BY_INIT_OUTPUT},
     {"engram.embed", FP8R, ENGRAM_ROWS, ENGRAM_DIM, ENGRAM_LAYER, BY_PART_ENGRAM_TABLE, BY_INIT_UNIT},
-    {"engram.wkv", FP8, ENGRAM_OUT, ENGRAM_IN, ENGRAM_LAYER, BY_PART_ENGRAM_PROJECTION, BY_INIT_LINEAR},
+    {"engram.wkv", FP8, ENGRAM_OUT, ENGRAM_IN, ENGRAM_LAYER, BY_PART_ENGRAM_PROJECTION, BY_INIT_OUTPUT},
     {"engram.q_weight", BF16, STREAMS, D, ENGRAM_LAYER, BY_PART_ENGRAM_PROJECTION, BY_INIT_ENGRAM_MIX},
     {"engram.k_weight", BF16, STREAMS, D, ENGRAM_LAYER, BY_PART_ENGRAM_PROJECTION, BY_INIT_ENGRAM_MIX},
     {"main_proj", FP8, D, TARGETS_D, FIRST_DRAFT, BY_PART_DRAFT, BY_INIT_LINEAR},
@@ -114,10 +115,11 @@ static const row block_rows[] = { /* trunk and draft layers */
     {"confidence_head.proj.weight", BF16, ONE, CONFIDENCE, LAST_DRAFT, BY_PART_DRAFT, BY_INIT_LINEAR},
 };
 
-static const row expert_rows[] = { /* behind ffn.experts.E. */
+static const row expert_rows[] = {
+    /* behind ffn.experts.E. */
     {"w1", FP4, MOE, D, ALWAYS, BY_PART_EXPERTS, BY_INIT_LINEAR},
     {"w3", FP4, MOE, D, ALWAYS, BY_PART_EXPERTS, BY_INIT_LINEAR},
-    {"w2", FP4, D, MOE, ALWAYS, BY_PART_EXPERTS, BY_INIT_LINEAR},
+    {"w2", FP4, D, MOE, ALWAYS, BY_PART_EXPERTS, BY_INIT_OUTPUT},
 };
 
 static const row back_rows[] = {
@@ -138,7 +140,8 @@ static const row vision_rows[] = {
     {"image_newline", BF16, D, NONE, ALWAYS, BY_PART_VISION, BY_INIT_UNIT},
 };
 
-static const row vision_block_rows[] = { /* behind vision.blocks.B. */
+static const row vision_block_rows[] = {
+    /* behind vision.blocks.B. */
     {"norm1.weight", BF16, VIS, NONE, ALWAYS, BY_PART_VISION, BY_INIT_NORM},
     {"attn.wqkv.weight", BF16, VIS_3, VIS, ALWAYS, BY_PART_VISION, BY_INIT_LINEAR},
     {"attn.wqkv.bias", BF16, VIS_3, NONE, ALWAYS, BY_PART_VISION, BY_INIT_SMALL},
@@ -166,7 +169,8 @@ static int64_t size_of(const walk *w, size_symbol s) {
     const by_vision_config *v = &c->vision;
     int64_t engram = w->layer >= 0 ? c->layers[w->layer].engram : -1;
     switch (s) {
-    case NONE: case ONE: return 1;
+    case NONE:
+    case ONE: return 1;
     case D: return c->hidden_size;
     case V: return c->vocab_size;
     case HEADS: return c->n_heads;
@@ -224,8 +228,10 @@ static void set_stored(by_tensor_spec *s, bool scale) {
     int64_t groups = (s->cols + BY_QUANT_TILE - 1) / BY_QUANT_TILE;
     switch (s->format) {
     case BY_FORMAT_BF16: s->dtype = BY_ST_BF16; break;
-    case BY_FORMAT_F32: case BY_FORMAT_F32_OR_BF16: s->dtype = BY_ST_F32; break;
-    case BY_FORMAT_FP8_TILE: case BY_FORMAT_FP8_ROW: s->dtype = BY_ST_F8_E4M3; break;
+    case BY_FORMAT_F32:
+    case BY_FORMAT_F32_OR_BF16: s->dtype = BY_ST_F32; break;
+    case BY_FORMAT_FP8_TILE:
+    case BY_FORMAT_FP8_ROW: s->dtype = BY_ST_F8_E4M3; break;
     case BY_FORMAT_FP4_ROW:
         s->dtype = BY_ST_I8;
         s->shape[1] = s->cols / 2;
@@ -243,7 +249,9 @@ static void set_stored(by_tensor_spec *s, bool scale) {
     }
 }
 
-static by_part draft_part(by_part p) { return p == BY_PART_EXPERTS ? BY_PART_DRAFT_EXPERTS : BY_PART_DRAFT; }
+static by_part draft_part(by_part p) {
+    return p == BY_PART_EXPERTS ? BY_PART_DRAFT_EXPERTS : BY_PART_DRAFT;
+}
 
 static by_status visit_row(walk *w, const char *prefix, const row *r) {
     if (!exists(w, (when)r->when)) return BY_OK;
@@ -265,7 +273,8 @@ static by_status visit_row(walk *w, const char *prefix, const row *r) {
 }
 
 static by_status visit_rows(walk *w, const char *prefix, const row *rows, size_t n) {
-    for (size_t i = 0; i < n; i++) BY_TRY(visit_row(w, prefix, &rows[i]));
+    for (size_t i = 0; i < n; i++)
+        BY_TRY(visit_row(w, prefix, &rows[i]));
     return BY_OK;
 }
 
@@ -300,12 +309,15 @@ static by_status visit_vision(walk *w) {
 }
 
 by_status by_tensor_table_walk(const by_config *c, by_tensor_visit visit, void *ctx, by_err *err) {
-    walk w = {.c = c, .visit = visit, .ctx = ctx, .err = err, .layer = -1, .draft = -1, .spec = {.layer = -1, .expert = -1}};
+    walk w = {
+        .c = c, .visit = visit, .ctx = ctx, .err = err, .layer = -1, .draft = -1, .spec = {.layer = -1, .expert = -1}};
     BY_TRY(VISIT(&w, "", front_rows));
-    for (w.layer = 0; w.layer < c->n_layers; w.layer++) BY_TRY(visit_block(&w, "layers", w.layer));
+    for (w.layer = 0; w.layer < c->n_layers; w.layer++)
+        BY_TRY(visit_block(&w, "layers", w.layer));
     w.layer = w.spec.layer = -1;
     BY_TRY(VISIT(&w, "", back_rows));
-    for (w.draft = 0; w.draft < c->draft.n_layers; w.draft++) BY_TRY(visit_block(&w, "mtp", w.draft));
+    for (w.draft = 0; w.draft < c->draft.n_layers; w.draft++)
+        BY_TRY(visit_block(&w, "mtp", w.draft));
     w.draft = w.spec.layer = -1;
     return visit_vision(&w);
 }
@@ -346,5 +358,9 @@ static const char *const part_texts[] = {
 #undef TEXT
 };
 
-const char *by_part_key(by_part p) { return (unsigned)p < BY_PART_N ? part_keys[p] : "?"; }
-const char *by_part_text(by_part p) { return (unsigned)p < BY_PART_N ? part_texts[p] : "?"; }
+const char *by_part_key(by_part p) {
+    return (unsigned)p < BY_PART_N ? part_keys[p] : "?";
+}
+const char *by_part_text(by_part p) {
+    return (unsigned)p < BY_PART_N ? part_texts[p] : "?";
+}

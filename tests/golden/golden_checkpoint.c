@@ -1,5 +1,5 @@
-/* golden_checkpoint.c - the three checkpoints of the reference implementation and the tiny model load without a problem and
- * without an unknown tensor; sums over the published sizes equal the published numbers. */
+/* golden_checkpoint.c - the three checkpoints of the reference implementation and the tiny model load without a problem
+ * and without an unknown tensor; sums over the published sizes equal the published numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,8 @@ static void reference_checkpoints_load_without_problem_or_note(void **state) {
         assert_int_equal(sums.n_total, cases[i].n);
         assert_int_equal(by_checkpoint_n_shards(ck), cases[i].shards);
         int64_t bytes = 0, checked = 0;
-        for (size_t t = 0; t < cases[i].n; t++) bytes += by_checkpoint_at(ck, t)->bytes;
+        for (size_t t = 0; t < cases[i].n; t++)
+            bytes += by_checkpoint_at(ck, t)->bytes;
         assert_int_equal(bytes, sums.bytes_total);
         by_err err = {0};
         if (by_checkpoint_check_values(ck, BY_CHECK_FULL, &checked, NULL, &err) != BY_OK) fail_msg("%s", err.msg);

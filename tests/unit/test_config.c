@@ -1,4 +1,5 @@
-/* test_config.c - reading config.json: accepted forms, one case per check, several problems at once, memory failures. */
+/* test_config.c - reading config.json: accepted forms, one case per check, several problems at once, memory failures.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,9 +28,10 @@ static const pair top_keys[] = {
     {"pad_token_id", "2"},
     {"image_token_id", "310"},
     {"quantization_config", "{\"quant_method\": \"fp8\", \"weight_block_size\": [32, 32], \"expert_dtype\": \"fp4\"}"},
-    {"vision_config", "{\"num_hidden_layers\": 2, \"hidden_size\": 32, \"num_attention_heads\": 2, \"intermediate_size\": 64,"
-                      "\"patch_size\": 14, \"rope_theta\": 10000.0, \"downsample_ratio\": 3, \"max_image_tokens\": 40,"
-                      "\"min_pixels\": 5880, \"max_wh_ratio\": null}"},
+    {"vision_config",
+     "{\"num_hidden_layers\": 2, \"hidden_size\": 32, \"num_attention_heads\": 2, \"intermediate_size\": 64,"
+     "\"patch_size\": 14, \"rope_theta\": 10000.0, \"downsample_ratio\": 3, \"max_image_tokens\": 40,"
+     "\"min_pixels\": 5880, \"max_wh_ratio\": null}"},
 };
 static const pair text_keys[] = {
     {"vocab_size", "320"},
@@ -104,8 +106,10 @@ static void push_pairs(by_buf *b, const pair *pairs, size_t n, const pair *over,
 static void push_unknown(by_buf *b, const pair *over, size_t n_over) {
     for (size_t k = 0; k < n_over; k++) {
         bool known = false;
-        for (size_t i = 0; i < COUNT(top_keys); i++) known = known || strcmp(top_keys[i].key, over[k].key) == 0;
-        for (size_t i = 0; i < COUNT(text_keys); i++) known = known || strcmp(text_keys[i].key, over[k].key) == 0;
+        for (size_t i = 0; i < COUNT(top_keys); i++)
+            known = known || strcmp(top_keys[i].key, over[k].key) == 0;
+        for (size_t i = 0; i < COUNT(text_keys); i++)
+            known = known || strcmp(text_keys[i].key, over[k].key) == 0;
         if (!known && over[k].value) by_buf_printf(b, ",\n\"%s\": %s", over[k].key, over[k].value);
     }
 }
@@ -148,8 +152,9 @@ static void a_complete_config_gives_every_value_and_layer_kind(void **state) {
     assert_true(c->fp4_sparse_kv);
     assert_int_equal(c->shared_width, 32);
     assert_int_equal(c->image_id, 310);
-    static const by_layer_kind kinds[] = {BY_LAYER_WINDOW, BY_LAYER_WINDOW, BY_LAYER_FULL,  BY_LAYER_REUSE,   BY_LAYER_FULL,
-                                          BY_LAYER_REUSE,  BY_LAYER_FULL,   BY_LAYER_REUSE, BY_LAYER_REINDEX, BY_LAYER_REUSE};
+    static const by_layer_kind kinds[] = {BY_LAYER_WINDOW,  BY_LAYER_WINDOW, BY_LAYER_FULL, BY_LAYER_REUSE,
+                                          BY_LAYER_FULL,    BY_LAYER_REUSE,  BY_LAYER_FULL, BY_LAYER_REUSE,
+                                          BY_LAYER_REINDEX, BY_LAYER_REUSE};
     static const int kv[] = {-1, -1, 2, 2, 4, 4, 6, 6, 6, 6}, index[] = {-1, -1, 2, 2, 4, 4, 6, 6, 8, 8};
     for (int l = 0; l < 10; l++) {
         const by_layer *layer = &c->layers[l];
@@ -184,11 +189,19 @@ static void a_flat_config_reads_like_a_nested_one(void **state) {
 static void optional_keys_have_their_documented_defaults(void **state) {
     (void)state;
     static const pair over[] = {
-        {"rope_scaling", "null"},          {"engram_layer_ids", NULL}, {"num_nextn_predict_layers", NULL},
-        {"vision_config", NULL},           {"image_token_id", NULL},   {"candidate_source_layer_id", "null"},
-        {"index_k_source_layer_ids", NULL},{"num_key_value_heads", NULL}, {"n_shared_experts", NULL},
-        {"quantization_config", NULL},     {"compress_ratios", "[0, 0, 2, 2, 2, 2, 1, 1, 1, 1]"},
-        {"use_fp4_sparse_kv", "false"},    {"some_new_key", "{\"a\": [1, 2]}"},
+        {"rope_scaling", "null"},
+        {"engram_layer_ids", NULL},
+        {"num_nextn_predict_layers", NULL},
+        {"vision_config", NULL},
+        {"image_token_id", NULL},
+        {"candidate_source_layer_id", "null"},
+        {"index_k_source_layer_ids", NULL},
+        {"num_key_value_heads", NULL},
+        {"n_shared_experts", NULL},
+        {"quantization_config", NULL},
+        {"compress_ratios", "[0, 0, 2, 2, 2, 2, 1, 1, 1, 1]"},
+        {"use_fp4_sparse_kv", "false"},
+        {"some_new_key", "{\"a\": [1, 2]}"},
     };
     by_config *c = &g_config;
     by_err err = {0};
@@ -207,9 +220,15 @@ static void optional_keys_have_their_documented_defaults(void **state) {
 static void a_window_only_model_needs_no_index_keys(void **state) {
     (void)state;
     static const pair over[] = {
-        {"compress_ratios", "[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]"}, {"kv_source_layer_ids", "[]"},
-        {"index_source_layer_ids", NULL}, {"index_k_source_layer_ids", NULL}, {"index_topk", NULL},
-        {"index_n_heads", NULL}, {"index_head_dim", NULL}, {"candidate_source_layer_id", "-1"}, {"compress_rope_theta", NULL},
+        {"compress_ratios", "[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]"},
+        {"kv_source_layer_ids", "[]"},
+        {"index_source_layer_ids", NULL},
+        {"index_k_source_layer_ids", NULL},
+        {"index_topk", NULL},
+        {"index_n_heads", NULL},
+        {"index_head_dim", NULL},
+        {"candidate_source_layer_id", "-1"},
+        {"compress_rope_theta", NULL},
     };
     by_err err = {0};
     if (parse(&g_config, over, COUNT(over), NULL, &err) != BY_OK) fail_msg("%s", err.msg);
@@ -264,10 +283,14 @@ static const bad_case bad_cases[] = {
     {"rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 2}", "rope_scaling.rope_type: \"linear\""},
     {"rope_scaling", "{\"factor\": 2}", "rope_scaling.rope_type: missing"},
     {"rope_scaling", "\"yarn\"", "rope_scaling: expected null or an object"},
-    {"rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 0.5, \"beta_fast\": 32, \"beta_slow\": 1,"
-                     "\"original_max_position_embeddings\": 256}", "factor: 0.5 is outside"},
-    {"rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 1, \"beta_slow\": 32,"
-                     "\"original_max_position_embeddings\": 256}", "beta_fast 1 is below beta_slow 32"},
+    {"rope_scaling",
+     "{\"rope_type\": \"yarn\", \"factor\": 0.5, \"beta_fast\": 32, \"beta_slow\": 1,"
+     "\"original_max_position_embeddings\": 256}",
+     "factor: 0.5 is outside"},
+    {"rope_scaling",
+     "{\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 1, \"beta_slow\": 32,"
+     "\"original_max_position_embeddings\": 256}",
+     "beta_fast 1 is below beta_slow 32"},
     {"dspark_target_attn_input", "false", "dspark_target_attn_input: false"},
     /* divisibility and order of sizes */
     {"hidden_size", "65", "hidden_size: 65 is not a multiple of 32"},
@@ -288,8 +311,10 @@ static const bad_case bad_cases[] = {
     {"compress_ratios", "[0, 0, 2, 2, 2, 2, 1, 1, 1, 4, 0, 0, 0]", "compress_ratios[9]: 4 is outside 0..2"},
     {"compress_ratios", "[0, 0, 2, 2, 2, 2, 1, 1, 1, -1, 0, 0, 0]", "compress_ratios[9]: -1 is outside 0..2"},
     {"compress_ratios", "[0, 0, 2, 2, 2, 2, 1, 1, 1, 1, 0, 1, 0]", "compress_ratios[11]: 1, but draft layers"},
-    {"compress_ratios", "[0, 0, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 0]", "kv_source_layer_ids: layer 5 has ratio 1, its source 4"},
-    {"compress_ratios", "[0, 2, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0]", "layer 1 has ratio 2, but no source at or before it"},
+    {"compress_ratios", "[0, 0, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 0]",
+     "kv_source_layer_ids: layer 5 has ratio 1, its source 4"},
+    {"compress_ratios", "[0, 2, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0]",
+     "layer 1 has ratio 2, but no source at or before it"},
     {"compress_ratios", "[0, 0, 2, 2, 0, 2, 1, 1, 1, 1, 0, 0, 0]", "layer 4 is a window layer"},
     {"kv_source_layer_ids", NULL, "kv_source_layer_ids: missing"},
     {"kv_source_layer_ids", "[4, 2, 6]", "kv_source_layer_ids: 2 follows 4"},
@@ -307,7 +332,8 @@ static const bad_case bad_cases[] = {
     {"index_topk", "65", "8 blocks of 8 hold fewer entries than index_topk 65"},
     /* Engram */
     {"engram_num_embeddings", NULL, "engram_num_embeddings: missing"},
-    {"engram_num_embeddings", "[660, 865]", "engram_num_embeddings[1]: 865, but the 6 table sizes of layer 4 sum to 864"},
+    {"engram_num_embeddings", "[660, 865]",
+     "engram_num_embeddings[1]: 865, but the 6 table sizes of layer 4 sum to 864"},
     {"engram_num_embeddings", "[660]", "engram_num_embeddings: 1 entries for 2"},
     {"engram_layer_ids", "[4, 1]", "engram_layer_ids: 1 follows 4"},
     {"engram_layer_ids", "[1, 10]", "engram_layer_ids[1]: 10 is outside 0..9"},
@@ -323,12 +349,14 @@ static const bad_case bad_cases[] = {
     {"dspark_target_layer_ids", "[7, 8, 10]", "dspark_target_layer_ids[2]: 10 is outside 0..9"},
     {"dspark_noise_token_id", "320", "dspark_noise_token_id: 320 is outside 0..319"},
     {"num_nextn_predict_layers", "-1", "num_nextn_predict_layers: -1 is outside"},
-    {"num_nextn_predict_layers", "2", "compress_ratios: 13 entries, but num_hidden_layers 10 and num_nextn_predict_layers 2 need 12"},
+    {"num_nextn_predict_layers", "2",
+     "compress_ratios: 13 entries, but num_hidden_layers 10 and num_nextn_predict_layers 2 need 12"},
     /* images */
     {"vision_config", "[]", "vision_config: expected an object"},
     {"vision_config", "{\"num_hidden_layers\": 2}", "vision_config.hidden_size: missing"},
-    {"vision_config", "{\"num_hidden_layers\": 2, \"hidden_size\": 36, \"num_attention_heads\": 2, \"intermediate_size\": 64,"
-                      "\"patch_size\": 14, \"rope_theta\": 10000.0, \"downsample_ratio\": 3, \"max_image_tokens\": 40}",
+    {"vision_config",
+     "{\"num_hidden_layers\": 2, \"hidden_size\": 36, \"num_attention_heads\": 2, \"intermediate_size\": 64,"
+     "\"patch_size\": 14, \"rope_theta\": 10000.0, \"downsample_ratio\": 3, \"max_image_tokens\": 40}",
      "vision_config.hidden_size: 36 is not a multiple of 4 x num_attention_heads 2"},
 };
 
@@ -341,7 +369,8 @@ static void each_bad_value_is_refused_with_its_key(void **state) {
         by_status status = parse(&g_config, &(pair){b->key, b->value}, 1, &problems, &err);
         if (status != BY_EFORMAT) fail_msg("%s = %s was accepted", b->key, b->value ? b->value : "(missing)");
         const char *text = by_buf_z(&problems.text);
-        if (!strstr(text, b->expect)) fail_msg("%s = %s: expected '%s' in '%s'", b->key, b->value ? b->value : "(missing)", b->expect, text);
+        if (!strstr(text, b->expect))
+            fail_msg("%s = %s: expected '%s' in '%s'", b->key, b->value ? b->value : "(missing)", b->expect, text);
         if (err.msg[0] == '\0' || problems.n < 1) fail_msg("%s: no message", b->key);
         by_problems_deinit(&problems);
     }
@@ -350,11 +379,20 @@ static void each_bad_value_is_refused_with_its_key(void **state) {
 static void several_problems_are_reported_together(void **state) {
     (void)state;
     static const pair over[] = {
-        {"vocab_size", NULL}, {"hidden_size", "-1"}, {"head_dim", "33"}, {"hc_shifted", "false"},
-        {"engram_num_embeddings", "[660, 1]"}, {"kv_source_layer_ids", "[2, 4]"}, {"dspark_block_size", "1000"},
+        {"vocab_size", NULL},
+        {"hidden_size", "-1"},
+        {"head_dim", "33"},
+        {"hc_shifted", "false"},
+        {"engram_num_embeddings", "[660, 1]"},
+        {"kv_source_layer_ids", "[2, 4]"},
+        {"dspark_block_size", "1000"},
     };
-    static const char *const expect[] = {"vocab_size: missing", "hidden_size: -1", "head_dim: 33", "hc_shifted: false",
-                                         "engram_num_embeddings[1]: 1", "layer 6 has ratio 1, its source 4",
+    static const char *const expect[] = {"vocab_size: missing",
+                                         "hidden_size: -1",
+                                         "head_dim: 33",
+                                         "hc_shifted: false",
+                                         "engram_num_embeddings[1]: 1",
+                                         "layer 6 has ratio 1, its source 4",
                                          "dspark_block_size: 1000"};
     by_problems problems = {0};
     by_err err = {0};
@@ -376,7 +414,8 @@ static void more_experts_than_tensors_are_refused(void **state) {
 
 static void text_that_is_not_a_json_object_is_refused(void **state) {
     (void)state;
-    static const char *const texts[] = {"", "{", "[1, 2]", "null", "{\"vocab_size\": 1,}", "{\"vocab_size\": \"\xff\"}", "\xef\xbb\xbf{}"};
+    static const char *const texts[] = {
+        "", "{", "[1, 2]", "null", "{\"vocab_size\": 1,}", "{\"vocab_size\": \"\xff\"}", "\xef\xbb\xbf{}"};
     for (size_t i = 0; i < COUNT(texts); i++) {
         by_err err = {0};
         assert_int_equal(by_config_parse(&g_config, by_str_z(texts[i]), NULL, &err), BY_EFORMAT);
@@ -387,7 +426,8 @@ static void text_that_is_not_a_json_object_is_refused(void **state) {
     assert_int_equal(by_config_parse(&g_config, by_str_z("{\"text_config\": 3}"), NULL, &err), BY_EFORMAT);
     assert_non_null(strstr(err.msg, "text_config: expected an object, found 3"));
     by_buf deep = {0};
-    for (int i = 0; i < 100000; i++) by_buf_push_byte(&deep, '[');
+    for (int i = 0; i < 100000; i++)
+        by_buf_push_byte(&deep, '[');
     assert_true(by_config_parse(&g_config, by_buf_str(&deep), NULL, NULL) < 0);
     by_buf_deinit(&deep);
 }
@@ -432,7 +472,8 @@ static void primes_are_the_published_ones(void **state) {
     assert_int_equal(p[2], 16000081);
     assert_int_equal(p[47], 16000889);
     int64_t sums[2] = {0};
-    for (int i = 0; i < 48; i++) sums[i / 24] += p[i];
+    for (int i = 0; i < 48; i++)
+        sums[i / 24] += p[i];
     assert_int_equal(sums[0], 384006168);
     assert_int_equal(sums[1], 384016682);
 }
@@ -442,11 +483,14 @@ static void prime_test_agrees_with_a_sieve(void **state) {
     enum { N = 100000 };
     static bool composite[N];
     for (int i = 2; i < N; i++)
-        for (int k = 2 * i; k < N; k += i) composite[k] = true;
-    for (int i = 0; i < N; i++) assert_int_equal(by_prime_is((uint32_t)i), i >= 2 && !composite[i]);
+        for (int k = 2 * i; k < N; k += i)
+            composite[k] = true;
+    for (int i = 0; i < N; i++)
+        assert_int_equal(by_prime_is((uint32_t)i), i >= 2 && !composite[i]);
     /* strong pseudoprimes to the first bases */
     static const uint32_t liars[] = {2047, 1373653, 25326001, 1194649};
-    for (int i = 0; i < 4; i++) assert_false(by_prime_is(liars[i]));
+    for (int i = 0; i < 4; i++)
+        assert_false(by_prime_is(liars[i]));
     assert_true(by_prime_is(2147483647u));
     assert_false(by_prime_is(2147483649u));
 }

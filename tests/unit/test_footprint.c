@@ -49,7 +49,8 @@ static void weights_by_part_are_the_published_sums(void **state) {
     assert_gb(fixed, 8.52, 0.01);
     assert_gb(s.bytes[BY_PART_EXPERTS], 288.8, 0.1);
     assert_gb(s.bytes[BY_PART_EXPERTS] / 384 * 6, 4.51, 0.01);
-    assert_int_equal(s.bytes[BY_PART_EXPERTS] / (384 * 40), 18800640); /* 18.8 MB: 3 x 2304 x 5120 values at 4.25 bits */
+    assert_int_equal(s.bytes[BY_PART_EXPERTS] / (384 * 40),
+                     18800640); /* 18.8 MB: 3 x 2304 x 5120 values at 4.25 bits */
     assert_gb(fixed + s.bytes[BY_PART_EXPERTS] / 384 * 6, 13.03, 0.02);
     assert_int_equal(s.bytes[BY_PART_ENGRAM_TABLE], (INT64_C(384006168) + 384016682) * 264);
     assert_gb(s.bytes_total - s.bytes[BY_PART_ENGRAM_TABLE] - s.bytes[BY_PART_VISION], 306.6, 0.1);
@@ -112,10 +113,15 @@ static by_status compare_row(void *ctx, const by_tensor_spec *spec, by_err *err)
         assert_int_equal(spec->shape[1], published[i].cols);
         (*(int *)ctx)++;
     }
-    static const char *const absent[] = {"layers.20.attn.compressor.wgate.weight", "layers.3.attn.indexer.wq_b.weight",
-                                         "layers.24.attn.indexer.wk.weight", "layers.0.engram.q_weight",
-                                         "mtp.1.main_proj.weight", "mtp.0.norm.weight", "mtp.1.attn.compressor.wkv.weight"};
-    for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++) assert_string_not_equal(spec->name, absent[i]);
+    static const char *const absent[] = {"layers.20.attn.compressor.wgate.weight",
+                                         "layers.3.attn.indexer.wq_b.weight",
+                                         "layers.24.attn.indexer.wk.weight",
+                                         "layers.0.engram.q_weight",
+                                         "mtp.1.main_proj.weight",
+                                         "mtp.0.norm.weight",
+                                         "mtp.1.attn.compressor.wkv.weight"};
+    for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
+        assert_string_not_equal(spec->name, absent[i]);
     return BY_OK;
 }
 
@@ -157,7 +163,8 @@ static void a_window_only_model_has_no_blocks(void **state) {
     (void)state;
     static by_config window;
     window = g_flash;
-    for (int l = 0; l < window.n_layers; l++) window.layers[l].is_kv_source = false;
+    for (int l = 0; l < window.n_layers; l++)
+        window.layers[l].is_kv_source = false;
     by_footprint f;
     by_memory_plan p;
     by_footprint_of(&window, 0, &f);
