@@ -44,8 +44,9 @@ typedef struct by_tok_opts {
 
 /* Reads a tokenizer.json; *out is set only on success. opts may be NULL. About 0.1 s for the published file.
  * Errors: BY_EMISSING, BY_EIO (the file), BY_EFORMAT (not JSON, or entries that contradict each other: a merge without
- * its result, an id used twice, a byte without a symbol), BY_EUNSUPPORTED (not a BPE), BY_ELIMIT (BY_LIMIT_VOCAB, BY_LIMIT_TOKEN_BYTES), BY_EINVAL (an override of an id that is not an added token), BY_ENOMEM; each
- * with path and field. */
+ * its result, an id used twice, a byte without a symbol), BY_EUNSUPPORTED (not a BPE), BY_ELIMIT (BY_LIMIT_VOCAB,
+ * BY_LIMIT_TOKEN_BYTES), BY_EINVAL (an override of an id that is not an added token), BY_ENOMEM; each with path and
+ * field. */
 by_status by_tok_open(by_tok **out, const char *path, const by_tok_opts *opts, by_err *err);
 
 /* The same from the file's text, which is not needed afterwards. */
