@@ -14,6 +14,8 @@ typedef struct {
     const by_layer_weights *w;
     by_device *dev;
     by_buffers b; /* views of this step's rows */
+    by_batch batch;
+    by_tensor from; /* first visible window position of each sequence, in this half of the model */
     int32_t layer;
     by_err *err;
 } pass;
@@ -37,8 +39,8 @@ static by_status write_back(pass *p) {
         p->err);
 }
 
-/* The products that read the sublayer's input: low-rank query and window key from its quantised form, compressor and
- * indexer weights from its bf16 form. */
+/* The products that read the sublayer's input: low-rank query and window key from its quantised form, the indexer's head
+ * weights from its bf16 form. */
 static by_status project_input(pass *p) {
     by_matmul_args a = {.x = quantised(p, p->b.y_q, p->b.y), .n_parts = 2, .groups = 1};
     a.part[0].w = p->w->wq_a;
@@ -50,19 +52,6 @@ static by_status project_input(pass *p) {
     by_matmul_args y = {.x = p->b.y, .n_parts = 1, .groups = 1};
     y.part[0].w = p->w->index_weights;
     y.part[0].y = p->b.iw;
-    if (p->kind->is_kv_source) {
-        by_tensor v = p->b.v;
-        if (p->kind->ratio == 1) { /* rounded like any projection; ratio 2 keeps the sums for the pooling */
-            v.dtype = p->m->act;
-            v.stride = by_dtype_row_bytes(v.dtype, v.cols);
-        }
-        y.part[y.n_parts].w = p->w->comp_wkv;
-        y.part[y.n_parts++].y = v;
-        if (p->kind->ratio == 2) {
-            y.part[y.n_parts].w = p->w->comp_wgate;
-            y.part[y.n_parts++].y = p->b.s;
-        }
-    }
     return by_op_matmul(p->dev, &y, p->err);
 }
 
@@ -88,11 +77,19 @@ static by_status publish(pass *p) {
     const by_kv_layout *l = by_kv_layout_of(p->r->kv);
     by_entries *e = &p->r->ent[ratio];
     by_tensor v = p->b.v, latent = by_first(p->b.latent, e->n), ik = by_first(p->b.ik, e->n);
-    if (ratio == 1) {
+    if (ratio == 1) { /* rounded like any projection; ratio 2 keeps the sums for the pooling */
         v.dtype = p->m->act;
         v.stride = by_dtype_row_bytes(v.dtype, v.cols);
     }
-    by_compress_args c = {.batch = p->r->batch, .entries = *e, .v = v, .norm = p->w->comp_norm, .latent = latent,
+    by_matmul_args y = {.x = p->b.y, .n_parts = ratio, .groups = 1};
+    y.part[0].w = p->w->comp_wkv;
+    y.part[0].y = v;
+    if (ratio == 2) {
+        y.part[1].w = p->w->comp_wgate;
+        y.part[1].y = p->b.s;
+    }
+    BY_TRY(by_op_matmul(p->dev, &y, p->err));
+    by_compress_args c = {.batch = p->batch, .entries = *e, .v = v, .norm = p->w->comp_norm, .latent = latent,
                           .ratio = ratio, .eps = (float)p->c->rms_norm_eps};
     if (ratio == 2) {
         c.s = p->b.s;
@@ -107,10 +104,9 @@ static by_status publish(pass *p) {
     k.part[0].w = p->w->index_wk;
     k.part[0].y = ik;
     BY_TRY(by_op_matmul(p->dev, &k, p->err));
-    by_entry_store_args s = {.batch = p->r->batch, .entries = *e, .latent = latent, .ik = ik, .k_norm = p->w->index_k_norm,
-                             .cs = by_first(ratio == 1 ? p->b.cs_row : p->b.cs_pair, e->n),
-                             .main = by_kv_main(p->r->kv, src), .index = by_kv_index(p->r->kv, src),
-                             .eps = (float)p->c->rms_norm_eps};
+    by_entry_store_args s = {.batch = p->batch, .entries = *e, .latent = latent, .ik = ik, .k_norm = p->w->index_k_norm,
+                             .cs = by_first(p->b.cs_entry[ratio], e->n), .main = by_kv_main(p->r->kv, src),
+                             .index = by_kv_index(p->r->kv, src), .eps = (float)p->c->rms_norm_eps};
     return by_op_entry_store(p->dev, &s, p->err);
 }
 
@@ -120,7 +116,7 @@ static by_status select_entries(pass *p) {
     by_index_query_args q = {.q = p->b.iq, .cs = p->b.cs_row, .out = p->b.iq_rec, .heads = c->index_n_heads,
                              .d = c->index_head_dim};
     BY_TRY(by_op_index_query(p->dev, &q, p->err));
-    by_index_select_args s = {.batch = p->r->batch, .q = p->b.iq_rec, .weights = p->b.iw,
+    by_index_select_args s = {.batch = p->batch, .q = p->b.iq_rec, .weights = p->b.iw,
                               .scale = (float)(1.0 / sqrt((double)c->index_n_heads * c->index_head_dim)),
                               .keys = by_kv_index(p->r->kv, src), .sel = p->b.sel, .heads = c->index_n_heads,
                               .d = c->index_head_dim, .ratio = ratio, .topk = c->index_topk,
@@ -136,7 +132,7 @@ static by_status select_entries(pass *p) {
 static by_status attend(pass *p) {
     const by_config *c = p->c;
     int32_t ratio = p->kind->ratio;
-    by_attention_args a = {.batch = p->r->batch, .q = p->b.q, .cs = ratio ? p->b.cs_row : p->b.cs_window, .kv = p->b.kv,
+    by_attention_args a = {.batch = p->batch, .from = p->from, .q = p->b.q, .cs = ratio ? p->b.cs_row : p->b.cs_window, .kv = p->b.kv,
                            .ring = by_kv_ring(p->r->kv, p->layer), .sel = p->b.sel, .sink = p->w->sink, .o = p->b.o,
                            .heads = c->n_heads, .d = c->head_dim, .window = c->window, .ratio = ratio,
                            .scale = (float)(1.0 / sqrt((double)c->head_dim))};
@@ -156,9 +152,46 @@ static by_status project_output(pass *p) {
     return by_op_matmul(p->dev, &o, p->err);
 }
 
+/* First n rows of every per-row buffer; what has another number of rows is cut where it is used. */
+static void cut_rows(by_buffers *b, int64_t n, int32_t index_heads) {
+    by_tensor *per_row[] = {&b->h,  &b->pre,    &b->post, &b->comb, &b->y,   &b->y_q,    &b->qa,       &b->qr,        &b->qr_q,
+                            &b->q,  &b->kv_raw, &b->kv,   &b->v,    &b->s,   &b->iq,     &b->iw,       &b->sel,       &b->cand,
+                            &b->o,  &b->t,      &b->t_q,  &b->out,  &b->idx, &b->weight, &b->engram_e, &b->engram_kv, &b->cs_window,
+                            &b->cs_row};
+    for (size_t i = 0; i < sizeof per_row / sizeof per_row[0]; i++) *per_row[i] = by_first(*per_row[i], n);
+    b->iq_rec = by_first(b->iq_rec, b->iq_rec.dtype == BY_IX4 ? n * index_heads : n);
+}
+
+/* Drops the rows that end at the boundary: what the rest of the layer and of the model reads moves to the twins. */
+static by_status compact(pass *p) {
+    by_runner *r = p->r;
+    by_kept_buffers k = r->kept_buf;
+    int64_t n = r->kept.n_rows;
+    by_tensor *from[] = {&p->b.h, &p->b.pre, &p->b.post, &p->b.comb, &p->b.y, &p->b.cs_window, &p->b.cs_row, &p->b.y_q};
+    by_tensor *to[] = {&k.h, &k.pre, &k.post, &k.comb, &k.y, &k.cs_window, &k.cs_row, &k.y_q};
+    by_gather_rows_args g = {.rows = r->kept_rows};
+    for (int i = 0; i < 8; i++) {
+        if (!from[i]->mem) continue;
+        g.part[g.n_parts].x = *from[i];
+        g.part[g.n_parts++].y = *to[i] = by_first(*to[i], n);
+    }
+    if (n > 0) BY_TRY(by_op_gather_rows(p->dev, &g, p->err));
+    cut_rows(&p->b, n, p->c->index_n_heads);
+    for (int i = 0; i < 8; i++)
+        if (from[i]->mem) *from[i] = *to[i];
+    p->batch = r->kept;
+    return BY_OK;
+}
+
 static by_status attention(pass *p) {
-    by_tensor cs = p->kind->ratio ? p->b.cs_row : p->b.cs_window;
     BY_TRY(mix(p, &p->w->hc_attn, p->w->attn_norm));
+    if (p->kind->is_kv_source) BY_TRY(publish(p));
+    if (p->layer == p->m->boundary) {
+        p->from = p->r->limits ? p->r->keep_from : (by_tensor){0};
+        if (p->r->compacts) BY_TRY(compact(p));
+        if (p->batch.n_rows == 0) return BY_OK;
+    }
+    by_tensor cs = p->kind->ratio ? p->b.cs_row : p->b.cs_window;
     BY_TRY(project_input(p));
     BY_TRY(project_query(p));
     by_rope_args rope = {.x = p->b.q, .cs = cs, .heads = p->c->n_heads, .d = p->c->head_dim};
@@ -166,12 +199,11 @@ static by_status attention(pass *p) {
     by_window_kv_args kv = {.x = p->b.kv_raw, .norm = p->w->kv_norm, .cs = cs, .kv = p->b.kv,
                             .rec = by_kv_layout_of(p->r->kv)->spec.ring_rec, .eps = (float)p->c->rms_norm_eps};
     BY_TRY(by_op_window_kv(p->dev, &kv, p->err));
-    if (p->kind->is_kv_source) BY_TRY(publish(p));
     if (p->kind->is_index_source) BY_TRY(select_entries(p));
     BY_TRY(attend(p));
     BY_TRY(project_output(p));
     BY_TRY(write_back(p));
-    by_ring_store_args ring = {.batch = p->r->batch, .kv = p->b.kv, .ring = by_kv_ring(p->r->kv, p->layer)};
+    by_ring_store_args ring = {.batch = p->batch, .kv = p->b.kv, .from = p->from, .ring = by_kv_ring(p->r->kv, p->layer)};
     return by_op_ring_store(p->dev, &ring, p->err);
 }
 
@@ -179,7 +211,7 @@ static by_status experts(pass *p) {
     const by_config *c = p->c;
     BY_TRY(mix(p, &p->w->hc_ffn, p->w->ffn_norm));
     by_router_args route = {.x = p->b.y, .gate = p->w->gate, .bias = p->w->bias, .bias_vl = p->w->bias_vl,
-                            .row_image = p->r->batch.row_image, .idx = p->b.idx, .weight = p->b.weight,
+                            .row_image = p->batch.row_image, .idx = p->b.idx, .weight = p->b.weight,
                             .k = c->n_experts_per_token, .norm_topk = true, .routed_scale = (float)c->routed_scaling};
     BY_TRY(by_op_router(p->dev, &route, p->err));
     by_moe_args moe = {.x = quantised(p, p->b.y_q, p->b.y), .idx = p->b.idx, .weight = p->b.weight,
@@ -200,7 +232,7 @@ static by_status engram(pass *p) {
     kv.part[0].y = p->b.engram_kv;
     BY_TRY(by_op_matmul(p->dev, &kv, p->err));
     by_engram_gate_args gate = {.h = p->b.h, .kv = p->b.engram_kv, .q_weight = p->w->engram_q, .k_weight = p->w->engram_k,
-                                .row_image = p->r->batch.row_image, .m = p->c->hc_mult, .eps = (float)p->c->rms_norm_eps};
+                                .row_image = p->batch.row_image, .m = p->c->hc_mult, .eps = (float)p->c->rms_norm_eps};
     return by_op_engram_gate(p->dev, &gate, p->err);
 }
 
@@ -217,10 +249,13 @@ static by_status begin(pass *p) {
     t.freq = p->m->freq_compressed;
     t.cs = p->b.cs_row;
     BY_TRY(by_op_rope_table(p->dev, &t, p->err));
-    const by_entries *pair = &p->r->ent[2];
-    if (pair->n == 0) return BY_OK;
-    t = (by_rope_table_args){.pos = pair->idx, .scale = 2, .freq = p->m->freq_compressed, .cs = by_first(p->b.cs_pair, pair->n)};
-    return by_op_rope_table(p->dev, &t, p->err);
+    for (int32_t ratio = 1; ratio <= 2; ratio++) {
+        const by_entries *e = &p->r->ent[ratio];
+        if (e->n == 0) continue;
+        t = (by_rope_table_args){.pos = e->idx, .scale = ratio, .freq = p->m->freq_compressed, .cs = by_first(p->b.cs_entry[ratio], e->n)};
+        BY_TRY(by_op_rope_table(p->dev, &t, p->err));
+    }
+    return BY_OK;
 }
 
 static by_status finish(pass *p) {
@@ -235,21 +270,11 @@ static by_status finish(pass *p) {
     return by_op_matmul(p->dev, &head, p->err);
 }
 
-/* First n rows of every per-row buffer; what has another number of rows is cut where it is used. */
-static by_buffers rows_of(const by_buffers *all, int64_t n, int32_t index_heads) {
-    by_buffers b = *all;
-    by_tensor *per_row[] = {&b.h,    &b.pre, &b.post, &b.comb,   &b.y,   &b.y_q, &b.qa,       &b.qr,        &b.qr_q,
-                            &b.q,    &b.kv_raw, &b.kv, &b.v,     &b.s,   &b.iq,  &b.iw,       &b.sel,       &b.cand,
-                            &b.o,    &b.t,   &b.t_q,  &b.out,    &b.idx, &b.weight, &b.engram_e, &b.engram_kv, &b.cs_window,
-                            &b.cs_row};
-    for (size_t i = 0; i < sizeof per_row / sizeof per_row[0]; i++) *per_row[i] = by_first(*per_row[i], n);
-    b.iq_rec = by_first(b.iq_rec, b.iq_rec.dtype == BY_IX4 ? n * index_heads : n);
-    return b;
-}
-
 by_status by_graph_run(by_runner *r, by_err *err) {
     const by_model *m = r->model;
-    pass p = {.r = r, .m = m, .c = &m->cfg, .dev = m->dev, .b = rows_of(&r->buf, r->n_rows, m->cfg.index_n_heads), .err = err};
+    pass p = {.r = r, .m = m, .c = &m->cfg, .dev = m->dev, .b = r->buf, .batch = r->batch, .err = err};
+    if (r->limits) p.from = r->valid_from;
+    cut_rows(&p.b, r->n_rows, m->cfg.index_n_heads);
     BY_TRY(begin(&p));
     BY_TRY(tap(&p, 0));
     for (int32_t l = 0; l < m->cfg.n_layers; l++) {
@@ -258,6 +283,7 @@ by_status by_graph_run(by_runner *r, by_err *err) {
         p.w = &m->w.layers[l];
         if (p.kind->engram >= 0) BY_TRY(engram(&p));
         BY_TRY(attention(&p));
+        if (p.batch.n_rows == 0) return BY_OK; /* no row of this step goes beyond the boundary */
         BY_TRY(experts(&p));
         BY_TRY(tap(&p, l + 1));
     }

@@ -68,9 +68,25 @@ static void lay_out(by_buffers *o, bump *b, const by_model *m, const by_runner_o
     }
     o->cs_window = take(b, BY_F32, T, c->rope_dim);
     o->cs_row = take(b, BY_F32, T, c->rope_dim);
-    o->cs_pair = take(b, BY_F32, pairs, c->rope_dim);
+    o->cs_entry[1] = take(b, BY_F32, T, c->rope_dim);
+    o->cs_entry[2] = take(b, BY_F32, pairs, c->rope_dim);
     o->close = take(b, act, opts->max_logits, D);
     o->logits = take(b, BY_F32, opts->max_logits, c->vocab_size);
+}
+
+static void lay_out_kept(by_kept_buffers *k, bump *b, const by_model *m, const by_runner_opts *opts) {
+    const by_config *c = &m->cfg;
+    int64_t T = opts->max_rows, D = c->hidden_size, M = c->hc_mult;
+    *k = (by_kept_buffers){0};
+    if (opts->trunc != BY_TRUNC_COMPACT || m->boundary < 0) return;
+    k->h = take(b, m->act, T, M * D);
+    k->pre = take(b, BY_F32, T, M);
+    k->post = take(b, BY_F32, T, M);
+    k->comb = take(b, BY_F32, T, M * M);
+    k->y = take(b, m->act, T, D);
+    if (m->quant) k->y_q = take(b, BY_A8, T, D);
+    k->cs_window = take(b, BY_F32, T, c->rope_dim);
+    k->cs_row = take(b, BY_F32, T, c->rope_dim);
 }
 
 static int64_t table_cols(const by_runner_opts *o) { return by_kv_blocks_for(o->max_context + o->max_rows); }
@@ -78,14 +94,18 @@ static int64_t table_cols(const by_runner_opts *o) { return by_kv_blocks_for(o->
 /* int32 values that describe the largest step: rows, sequences, block tables, entries, grams, wanted rows. */
 static int64_t meta_ints(const by_model *m, const by_runner_opts *o) {
     int64_t T = o->max_rows, B = o->max_seqs, pad = 16;
-    return 4 * (T + pad) + 3 * (B + 1 + pad) + B * table_cols(o) + pad + 4 * (T + pad) + 3 * (T / 2 + B + pad) +
-           T * wide(m->cfg.engram.max_ngram, 1) + pad + o->max_logits + pad;
+    int64_t rows = 4 * (T + pad), seqs = 3 * (B + 1 + pad), entries = 3 * (T + pad) + 3 * (T / 2 + B + pad);
+    int64_t kept = 4 * (T + pad) + 4 * (B + 1 + pad);
+    return rows + seqs + B * table_cols(o) + pad + entries + kept + T * wide(m->cfg.engram.max_ngram, 1) + pad +
+           o->max_logits + pad;
 }
 
 int64_t by_runner_bytes(const by_model *m, const by_runner_opts *opts) {
     by_buffers scratch;
+    by_kept_buffers kept;
     bump b = {0};
     lay_out(&scratch, &b, m, opts);
+    lay_out_kept(&kept, &b, m, opts);
     return b.at + 4 * meta_ints(m, opts);
 }
 
@@ -110,6 +130,7 @@ by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by
     r->meta_ints = meta_ints(model, opts);
     bump count = {0};
     lay_out(&r->buf, &count, model, opts);
+    lay_out_kept(&r->kept_buf, &count, model, opts);
     by_status status = by_mem_alloc(&r->work, model->dev, (size_t)count.at, err);
     if (status == BY_OK) status = by_mem_alloc(&r->meta, model->dev, (size_t)r->meta_ints * 4, err);
     r->stage = status == BY_OK ? by_alloc_zero(BY_MEM_MODEL, (size_t)r->meta_ints * 4) : NULL;
@@ -120,6 +141,7 @@ by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by
     }
     bump place = {.mem = r->work};
     lay_out(&r->buf, &place, model, opts);
+    lay_out_kept(&r->kept_buf, &place, model, opts);
     *out = r;
     return BY_OK;
 }
@@ -142,6 +164,10 @@ static int32_t *stage(by_runner *r, by_tensor *t, int64_t rows, int64_t cols) {
     return p;
 }
 
+static int64_t first_kept(const by_runner *r, const by_step_seq *q) {
+    return r->opts.trunc == BY_TRUNC_OFF || r->model->boundary < 0 ? 0 : q->keep_from;
+}
+
 static by_status check_step(const by_runner *r, const by_step_seq *seqs, int32_t n_seqs, by_err *err) {
     int64_t rows = 0, logits = 0;
     if (n_seqs < 1 || n_seqs > r->opts.max_seqs)
@@ -149,6 +175,10 @@ static by_status check_step(const by_runner *r, const by_step_seq *seqs, int32_t
     for (int32_t s = 0; s < n_seqs; s++) {
         const by_step_seq *q = &seqs[s];
         if (q->n_rows < 1) return BY_FAIL(err, BY_EINVAL, "sequence %d of the step has no rows", s);
+        int64_t first_wanted = q->kv->n_tokens + (q->want == BY_WANT_LAST ? q->n_rows - 1 : 0);
+        if (q->want != BY_WANT_NONE && first_kept(r, q) > first_wanted)
+            return BY_FAIL(err, BY_EINVAL, "sequence %d: logits of rows below %lld, which truncation drops", s,
+                           (long long)q->keep_from);
         rows += q->n_rows;
         logits += q->want == BY_WANT_ALL ? q->n_rows : q->want == BY_WANT_LAST;
         int64_t end = q->kv->n_tokens + q->n_rows;
@@ -173,7 +203,7 @@ static void describe_rows(by_runner *r, const by_step_seq *seqs, int32_t n_seqs)
     b->n_rows = r->n_rows = T;
     b->n_seqs = n_seqs;
     int32_t *pos = stage(r, &b->row_pos, T, 1), *seq = stage(r, &b->row_seq, T, 1);
-    int32_t *image = stage(r, &b->row_image, T, 1), *ids = stage(r, &r->ids, T, 1), *row = stage(r, &r->ent[1].row, T, 1);
+    int32_t *image = stage(r, &b->row_image, T, 1), *ids = stage(r, &r->ids, T, 1);
     int32_t *row0 = stage(r, &b->seq_row0, n_seqs + 1, 1), *pos0 = stage(r, &b->seq_pos0, n_seqs, 1);
     int32_t *slot = stage(r, &b->seq_slot, n_seqs, 1);
     int64_t cols = 1;
@@ -191,31 +221,72 @@ static void describe_rows(by_runner *r, const by_step_seq *seqs, int32_t n_seqs)
             pos[at] = pos0[s] + i;
             seq[at] = s;
             image[at] = 0;
-            row[at] = at;
             ids[at] = q->tokens[q->kv->n_tokens + i];
         }
     }
     row0[n_seqs] = at;
-    r->ent[1] = (by_entries){.n = T, .seq = b->row_seq, .idx = b->row_pos, .row = r->ent[1].row};
 }
 
-/* Entries of ratio-2 compressors that this step completes: one for every odd position. */
-static void describe_pairs(by_runner *r, const by_step_seq *seqs, int32_t n_seqs) {
+/* Entries that compressors of this ratio complete: one for every token at the end of a group, unless it is stored already. */
+static void describe_entries(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, int32_t ratio) {
+    by_entries *e = &r->ent[ratio];
     int32_t n = 0, at = 0;
-    for (int32_t s = 0; s < n_seqs; s++)
-        n += (int32_t)((seqs[s].kv->n_tokens + seqs[s].n_rows) / 2 - seqs[s].kv->n_tokens / 2);
-    by_entries *e = &r->ent[2];
+    for (int32_t s = 0; s < n_seqs; s++) {
+        int64_t end = seqs[s].kv->n_tokens + seqs[s].n_rows, first = wide(seqs[s].kv->n_tokens, seqs[s].store_from);
+        n += end > first ? (int32_t)(end / ratio - first / ratio) : 0;
+    }
     e->n = n;
     int32_t *seq = stage(r, &e->seq, n, 1), *idx = stage(r, &e->idx, n, 1), *row = stage(r, &e->row, n, 1);
     n = 0;
     for (int32_t s = 0; s < n_seqs; at += seqs[s++].n_rows) {
         for (int64_t i = 0, p = seqs[s].kv->n_tokens; i < seqs[s].n_rows; i++, p++) {
-            if (p % 2 == 0) continue;
+            if ((p + 1) % ratio != 0 || p < seqs[s].store_from) continue;
             seq[n] = s;
-            idx[n] = (int32_t)(p / 2);
+            idx[n] = (int32_t)(p / ratio);
             row[n++] = at + (int32_t)i;
         }
     }
+}
+
+/* Rows that go on behind the boundary, and the window limits of both halves. */
+static void describe_kept(by_runner *r, const by_step_seq *seqs, int32_t n_seqs) {
+    bool compact = r->opts.trunc == BY_TRUNC_COMPACT && r->model->boundary >= 0;
+    r->limits = r->compacts = false;
+    for (int32_t s = 0; s < n_seqs; s++) {
+        r->limits |= first_kept(r, &seqs[s]) > 0 || seqs[s].valid_from > 0;
+        r->compacts |= compact && first_kept(r, &seqs[s]) > seqs[s].kv->n_tokens;
+    }
+    r->kept = r->batch;
+    if (r->limits) {
+        int32_t *valid = stage(r, &r->valid_from, n_seqs, 1), *keep = stage(r, &r->keep_from, n_seqs, 1);
+        for (int32_t s = 0; s < n_seqs; s++) {
+            valid[s] = (int32_t)seqs[s].valid_from;
+            keep[s] = (int32_t)wide(first_kept(r, &seqs[s]), seqs[s].valid_from);
+        }
+    }
+    if (!r->compacts) return;
+    by_batch *k = &r->kept;
+    k->n_rows = 0;
+    for (int32_t s = 0; s < n_seqs; s++) {
+        int64_t end = seqs[s].kv->n_tokens + seqs[s].n_rows, first = wide(first_kept(r, &seqs[s]), seqs[s].kv->n_tokens);
+        k->n_rows += end > first ? (int32_t)(end - first) : 0;
+    }
+    int32_t T = k->n_rows, at = 0, n = 0;
+    int32_t *rows = stage(r, &r->kept_rows, T, 1), *pos = stage(r, &k->row_pos, T, 1), *seq = stage(r, &k->row_seq, T, 1);
+    int32_t *image = stage(r, &k->row_image, T, 1);
+    int32_t *row0 = stage(r, &k->seq_row0, n_seqs + 1, 1), *pos0 = stage(r, &k->seq_pos0, n_seqs, 1);
+    for (int32_t s = 0; s < n_seqs; at += seqs[s++].n_rows) {
+        int64_t start = seqs[s].kv->n_tokens, first = wide(first_kept(r, &seqs[s]), start);
+        row0[s] = n;
+        pos0[s] = (int32_t)first;
+        for (int64_t p = first; p < start + seqs[s].n_rows; p++, n++) {
+            rows[n] = at + (int32_t)(p - start);
+            pos[n] = (int32_t)p;
+            seq[n] = s;
+            image[n] = 0;
+        }
+    }
+    row0[n_seqs] = n;
 }
 
 static void describe_grams(by_runner *r, const by_step_seq *seqs, int32_t n_seqs) {
@@ -234,14 +305,18 @@ static void describe_grams(by_runner *r, const by_step_seq *seqs, int32_t n_seqs
     }
 }
 
+/* Numbers of the wanted rows among the rows that reach the last layer. */
 static void describe_wanted(by_runner *r, const by_step_seq *seqs, int32_t n_seqs) {
     int32_t n = 0, at = 0;
     for (int32_t s = 0; s < n_seqs; s++) n += seqs[s].want == BY_WANT_ALL ? seqs[s].n_rows : seqs[s].want == BY_WANT_LAST;
     r->n_logits = n;
     int32_t *rows = stage(r, &r->rows, n, 1);
-    for (int32_t s = 0; s < n_seqs; at += seqs[s++].n_rows) {
-        for (int32_t i = 0; i < seqs[s].n_rows; i++)
-            if (seqs[s].want == BY_WANT_ALL || (seqs[s].want == BY_WANT_LAST && i == seqs[s].n_rows - 1)) *rows++ = at + i;
+    for (int32_t s = 0; s < n_seqs; s++) {
+        int64_t start = seqs[s].kv->n_tokens, first = r->compacts ? wide(first_kept(r, &seqs[s]), start) : start;
+        int32_t left = (int32_t)wide(start + seqs[s].n_rows - first, 0);
+        if (seqs[s].want == BY_WANT_LAST) *rows++ = at + left - 1;
+        for (int32_t i = 0; seqs[s].want == BY_WANT_ALL && i < left; i++) *rows++ = at + i;
+        at += left;
     }
 }
 
@@ -249,7 +324,9 @@ by_status by_runner_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, 
     BY_TRY(check_step(r, seqs, n_seqs, err));
     r->n_staged = 0;
     describe_rows(r, seqs, n_seqs);
-    describe_pairs(r, seqs, n_seqs);
+    describe_entries(r, seqs, n_seqs, 1);
+    describe_entries(r, seqs, n_seqs, 2);
+    describe_kept(r, seqs, n_seqs);
     describe_grams(r, seqs, n_seqs);
     describe_wanted(r, seqs, n_seqs);
     int64_t longest = 1;

@@ -18,11 +18,22 @@ typedef enum by_want {
     BY_WANT_ALL   /* logits of every row */
 } by_want;
 
+/* What happens to decoder rows below keep_from (layers from by_model.boundary on, where no layer owns long-range state any
+ * more). compact and mask give the same bits on the rows that stay. Source: engine.md section 6. */
+typedef enum by_truncation {
+    BY_TRUNC_OFF,    /* keep_from is ignored */
+    BY_TRUNC_MASK,   /* all rows are computed, but decoder windows and rings begin at keep_from */
+    BY_TRUNC_COMPACT /* rows below keep_from end at the boundary */
+} by_truncation;
+
 typedef struct by_step_seq {
     by_kv_seq *kv;         /* blocks for n_tokens + n_rows tokens are reserved; n_tokens grows by n_rows on success */
     const int32_t *tokens; /* ids of the whole sequence so far: [n_tokens + n_rows]; each in [0, vocab) */
     int32_t n_rows;        /* >= 1 */
-    by_want want;
+    by_want want;          /* wanted rows must not lie below keep_from */
+    int64_t store_from;    /* entries of tokens below it are in the caches already and are not written again; even */
+    int64_t valid_from;    /* window keys below it are not visible: a replay begins there */
+    int64_t keep_from;     /* first position with decoder rows; 0 = all */
 } by_step_seq;
 
 typedef struct by_runner by_runner;
@@ -32,6 +43,7 @@ typedef struct by_runner_opts {
     int32_t max_seqs;    /* sequences of one step, >= 1 */
     int32_t max_logits;  /* rows with logits of one step, >= 1 */
     int64_t max_context; /* tokens of the longest sequence, for scratch and block tables */
+    by_truncation trunc;
 } by_runner_opts;
 
 /* model and kv must outlive the runner. Errors: BY_EINVAL, BY_ENOMEM. */

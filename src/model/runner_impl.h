@@ -17,9 +17,14 @@ typedef struct by_buffers {
     by_tensor out;              /* a sublayer's output */
     by_tensor idx, weight;      /* routing */
     by_tensor engram_e, engram_kv;
-    by_tensor cs_window, cs_row, cs_pair; /* rotations: window layers, compressed layers, entries of ratio 2 */
+    by_tensor cs_window, cs_row, cs_entry[3]; /* rotations: window layers, compressed layers, entries by ratio */
     by_tensor close, logits;
 } by_buffers;
+
+/* Twins of the buffers that cross the boundary, for the rows that stay. */
+typedef struct by_kept_buffers {
+    by_tensor h, pre, post, comb, y, y_q, cs_window, cs_row;
+} by_kept_buffers;
 
 struct by_runner {
     by_model *model;
@@ -30,8 +35,13 @@ struct by_runner {
     by_mem *meta;   /* the step's description */
     int32_t *stage; /* the same on the host */
     int64_t meta_ints, n_staged;
-    by_batch batch;
-    by_entries ent[3]; /* by ratio: 1, 2 */
+    by_kept_buffers kept_buf; /* absent without truncation */
+    by_batch batch;           /* all rows */
+    by_batch kept;            /* rows that stay behind the boundary; the same as batch unless a step compacts */
+    by_tensor kept_rows;      /* their numbers in batch */
+    by_tensor valid_from, keep_from; /* [n_seqs]: first visible window position before and behind the boundary */
+    bool compacts, limits;    /* this step drops rows; has window limits */
+    by_entries ent[3];        /* by ratio: 1, 2 */
     by_tensor ids, grams, rows;
     int32_t n_rows, n_logits, n_entries_max[3];
     by_runner_tap *tap;

@@ -198,6 +198,7 @@ void by_mem_free(by_mem *m) {
     if (m->dev->vt) m->dev->vt->free(m);
     else if (m->map_bytes) guard_unmap(m);
     else if (!m->imported) by_free(m->ptr);
+    by_free(m->view);
     by_free(m);
 }
 
@@ -238,6 +239,27 @@ by_status by_mem_copy(by_mem *dst, size_t dst_off, const by_mem *src, size_t src
     if (n) memcpy(dst->ptr + dst_off, src->ptr + src_off, n);
     guard_set(dst->dev, false);
     return BY_OK;
+}
+
+by_status by_mem_view(const void **ptr, by_mem *mem, size_t off, size_t n, by_err *err) {
+    assert(off <= mem->bytes && n <= mem->bytes - off);
+    if (!mem->dev->vt) {
+        guard_set(mem->dev, true);
+        *ptr = mem->ptr + off;
+        return BY_OK;
+    }
+    if (n > mem->view_bytes) {
+        by_free(mem->view);
+        mem->view = by_alloc_aligned(BY_MEM_TENSOR, 64, n);
+        mem->view_bytes = mem->view ? n : 0;
+        if (!mem->view) return BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes for a view of device memory", n);
+    }
+    *ptr = mem->view;
+    return mem->dev->vt->read(mem->view, mem, off, n, err);
+}
+
+void by_mem_unview(by_mem *mem) {
+    if (!mem->dev->vt) guard_set(mem->dev, false);
 }
 
 /* ---- dispatch ------------------------------------------------------------------------------------------------- */

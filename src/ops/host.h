@@ -14,6 +14,8 @@ struct by_mem {
     size_t bytes;
     size_t map_bytes; /* > 0: own mapping of this size (guard) */
     bool imported;
+    void *view;      /* host copy of a by_mem_view, devices with their own memory */
+    size_t view_bytes;
     by_mem *next, **link;
 };
 

@@ -91,6 +91,11 @@ by_status by_mem_zero(by_mem *mem, size_t off, size_t n, by_err *err);
 /* dst and src must not overlap. */
 by_status by_mem_copy(by_mem *dst, size_t dst_off, const by_mem *src, size_t src_off, size_t n, by_err *err);
 
+/* Host access to n bytes at off without a copy where the device allows it: *ptr is valid until by_mem_unview, during which
+ * no operator may run. For reading; a device with its own memory copies to a buffer of the handle. */
+by_status by_mem_view(const void **ptr, by_mem *mem, size_t off, size_t n, by_err *err);
+void by_mem_unview(by_mem *mem);
+
 /* Contiguous tensor over [off, ...) of a buffer. */
 by_tensor by_tensor_make(by_mem *mem, int64_t off, by_dtype dtype, int64_t rows, int64_t cols);
 /* First n rows; rows [r, r + n). */
@@ -239,12 +244,24 @@ typedef struct by_window_kv_args {
     float eps;
 } by_window_kv_args;
 
-/* Copies the records of the last min(rows, ring.len) rows of each sequence into its ring. After attention. */
+/* Copies the records of the last min(rows, ring.len) rows of each sequence into its ring, except rows at positions below
+ * `from`. After attention. */
 typedef struct by_ring_store_args {
     by_batch batch;
-    by_tensor kv; /* [T, by_rec_bytes] U8 */
+    by_tensor kv;   /* [T, by_rec_bytes] U8 */
+    by_tensor from; /* [n_seqs] I32 or absent (0) */
     by_ring ring;
 } by_ring_store_args;
+
+/* y[i] = x[rows[i]], any dtype; y and x do not overlap. Several pairs that share `rows` in one call. */
+#define BY_GATHER_PARTS 8
+typedef struct by_gather_rows_args {
+    by_tensor rows; /* [n] I32 */
+    int32_t n_parts;
+    struct {
+        by_tensor x, y; /* y [n, cols] of x's dtype */
+    } part[BY_GATHER_PARTS];
+} by_gather_rows_args;
 
 /* Compressor: the entries that this step completes -> latents (normed, not rotated). Source: model.md 6.
  * ratio 1: latent = rmsnorm(v[row]). ratio 2: per channel softmax over the scores of the pair, pooled (rounded to the
@@ -316,6 +333,7 @@ typedef struct by_attention_args {
     by_ring ring;   /* older window records */
     by_pages main;  /* mem NULL: window only */
     by_tensor sel;  /* as written by index_select */
+    by_tensor from; /* [n_seqs] I32 or absent (0): window positions below it are not visible; the window may be empty */
     by_tensor sink; /* [heads] F32, one row */
     by_tensor o;    /* [T, heads * d] A8 or F32 */
     int32_t heads, d, window, ratio;
@@ -379,7 +397,7 @@ typedef struct by_engram_gate_args {
 #define BY_OP_TABLE(X)                                                                                                 \
     X(rope_table) X(embed) X(hc_mix) X(hc_post) X(hc_close) X(matmul) X(rmsnorm) X(act8) X(rope) X(window_kv)          \
     X(ring_store) X(compress) X(entry_store) X(index_query) X(index_select) X(attention) X(router) X(moe) X(engram)    \
-    X(engram_gate)
+    X(engram_gate) X(gather_rows)
 
 typedef struct by_ops {
 #define BY_OP_FIELD(name) by_status (*name)(by_device *dev, const by_##name##_args *args, by_err *err);

@@ -141,7 +141,8 @@ static int32_t gather_keys(const by_attention_args *a, int64_t t, float *keys) {
     int32_t pos0 = *by_tensor_i32(&a->batch.seq_pos0, seq), row0 = *by_tensor_i32(&a->batch.seq_row0, seq);
     int32_t slot = *by_tensor_i32(&a->batch.seq_slot, seq), n = 0, d = a->d;
     const unsigned char *ring = a->ring.mem->ptr + a->ring.off + slot * a->ring.slot_stride;
-    for (int32_t p = pos - a->window + 1 > 0 ? pos - a->window + 1 : 0; p <= pos; p++, n++) {
+    int32_t from = by_tensor_is(&a->from) ? *by_tensor_i32(&a->from, seq) : 0;
+    for (int32_t p = pos - a->window + 1 > from ? pos - a->window + 1 : from; p <= pos; p++, n++) {
         const unsigned char *at = p >= pos0 ? by_tensor_row(&a->kv, row0 + (p - pos0))
                                             : ring + p % a->ring.len * by_rec_bytes(a->ring.rec, d);
         by_rec_load(keys + (int64_t)n * d, a->ring.rec, at, d);

@@ -55,6 +55,17 @@ by_status by_ref_embed(by_device *dev, const by_embed_args *a, by_err *err) {
     return BY_OK;
 }
 
+by_status by_ref_gather_rows(by_device *dev, const by_gather_rows_args *a, by_err *err) {
+    (void)dev, (void)err;
+    for (int p = 0; p < a->n_parts; p++) {
+        const by_tensor *x = &a->part[p].x, *y = &a->part[p].y;
+        for (int64_t i = 0; i < a->rows.rows; i++)
+            memcpy(by_tensor_row(y, i), by_tensor_row(x, *by_tensor_i32(&a->rows, i)),
+                   (size_t)by_dtype_row_bytes(x->dtype, x->cols));
+    }
+    return BY_OK;
+}
+
 static void matmul_part(const by_matmul_args *a, int p, const float *x, float *row) {
     const by_weight *w = &a->part[p].w;
     const by_tensor *y = &a->part[p].y;

@@ -27,7 +27,9 @@ by_status by_ref_ring_store(by_device *dev, const by_ring_store_args *a, by_err 
     for (int64_t s = 0; s < b->n_seqs; s++) {
         int32_t r0 = *by_tensor_i32(&b->seq_row0, s), r1 = *by_tensor_i32(&b->seq_row0, s + 1);
         int32_t slot = *by_tensor_i32(&b->seq_slot, s);
+        int32_t from = by_tensor_is(&a->from) ? *by_tensor_i32(&a->from, s) : 0;
         for (int32_t r = r1 - r0 > a->ring.len ? r1 - a->ring.len : r0; r < r1; r++) {
+            if (*by_tensor_i32(&b->row_pos, r) < from) continue;
             int32_t place = *by_tensor_i32(&b->row_pos, r) % a->ring.len;
             unsigned char *to = a->ring.mem->ptr + a->ring.off + slot * a->ring.slot_stride + place * a->kv.stride;
             memcpy(to, by_tensor_row(&a->kv, r), (size_t)a->kv.stride);
