@@ -11,8 +11,11 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "base/buf.h"
+#include "support/counting.h"
 #include "support/golden.h"
 #include "support/npz.h"
+#include "support/process.h"
 
 /* ---- a small writer of the zip layout, so that every byte of the container is under the test's control ---- */
 
@@ -219,6 +222,101 @@ static void lines_come_from_plain_and_gzip_files(void **state) {
     unlink(gz);
 }
 
+/* ---- processes ---- */
+
+static void output_status_and_input_pass_through(void **state) {
+    (void)state;
+    const char *argv[] = {"sh", "-c", "cat; echo err >&2; echo $BY_X; exit 3", NULL}, *env[] = {"BY_X=there", NULL};
+    by_process_opts o = {.input = "in\n", .input_bytes = 3, .env = env};
+    by_process_result r = by_process_run(argv, &o);
+    assert_int_equal(r.exit_code, 3);
+    assert_string_equal(r.out, "in\nthere\n");
+    assert_string_equal(r.err, "err\n");
+    assert_false(r.timed_out || r.cut || r.signal);
+    by_process_free(&r);
+}
+
+static void large_input_and_output_do_not_block_each_other(void **state) {
+    (void)state;
+    size_t n = 1 << 21;
+    char *bytes = malloc(n);
+    assert_non_null(bytes);
+    memset(bytes, 'x', n);
+    const char *argv[] = {"cat", NULL};
+    by_process_opts o = {.input = bytes, .input_bytes = n};
+    by_process_result r = by_process_run(argv, &o);
+    assert_int_equal(r.out_bytes, n);
+    assert_memory_equal(r.out, bytes, n);
+    by_process_free(&r);
+    free(bytes);
+}
+
+static void a_process_that_hangs_is_killed_with_its_children(void **state) {
+    (void)state;
+    const char *argv[] = {"sh", "-c", "sleep 100 & wait", NULL};
+    by_process_opts o = {.limit_s = 0.2};
+    by_process_result r = by_process_run(argv, &o);
+    assert_true(r.timed_out && r.exit_code == -1 && r.wall_s < 20);
+    by_process_free(&r);
+}
+
+static void a_signal_and_a_closed_output_are_seen(void **state) {
+    (void)state;
+    const char *killed[] = {"sh", "-c", "kill -SEGV $$", NULL}, *writer[] = {"sh", "-c", "echo x; echo $? >&2", NULL};
+    by_process_result r = by_process_run(killed, NULL);
+    assert_int_equal(r.signal, 11);
+    by_process_free(&r);
+    by_process_opts o = {.closed_stdout = true};
+    r = by_process_run(writer, &o);
+    assert_true(r.signal == 13 || strcmp(r.err, "0\n") != 0);
+    by_process_free(&r);
+}
+
+/* ---- allocation ---- */
+
+static by_status three_allocations(void *arg) {
+    int *n_runs = arg;
+    ++*n_runs;
+    void *p[3] = {NULL};
+    by_status status = BY_OK;
+    for (int i = 0; i < 3 && status == BY_OK; i++)
+        if (!(p[i] = by_alloc(BY_MEM_MISC, 10))) status = BY_ENOMEM;
+    for (int i = 0; i < 3; i++)
+        by_free(p[i]);
+    return status;
+}
+
+static by_status forgets(void *arg) {
+    void *a = by_alloc(BY_MEM_MISC, 10), *b = by_alloc(BY_MEM_MISC, 10);
+    by_free(b);
+    *(void **)arg = a;
+    return a && b ? BY_OK : BY_ENOMEM; /* b was freed; only its being there counts */
+}
+
+static by_status hides(void *arg) {
+    (void)arg;
+    by_free(by_alloc(BY_MEM_MISC, 10));
+    return BY_EIO;
+}
+
+static void every_allocation_is_made_to_fail_once(void **state) {
+    (void)state;
+    int n_runs = 0;
+    assert_int_equal(by_alloc_fail_each(three_allocations, &n_runs, 10), 3);
+    assert_int_equal(n_runs, 4);
+    assert_int_equal(by_alloc_fail_each(three_allocations, &n_runs, 2), 0);
+    assert_int_equal(by_alloc_fail_each(hides, NULL, 10), 0);
+    void *left = NULL;
+    assert_int_equal(by_alloc_fail_each(forgets, &left, 10), 0);
+    by_free(left);
+    by_alloc_mark m = by_alloc_mark_now();
+    assert_true(by_alloc_none_since(&m, "nothing") && by_alloc_balanced_since(&m, "nothing"));
+    left = by_alloc(BY_MEM_JSON, 5);
+    assert_false(by_alloc_none_since(&m, "expected line") || by_alloc_balanced_since(&m, "expected line"));
+    by_free(left);
+    assert_true(by_bits_hash(BY_BITS_SEED, "ab", 2) != by_bits_hash(BY_BITS_SEED, "ba", 2));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(npz_arrays_are_found_by_name),
@@ -228,6 +326,11 @@ int main(void) {
         cmocka_unit_test(comparison_follows_the_stated_rule),
         cmocka_unit_test(byte_comparison_sees_the_sign_of_zero),
         cmocka_unit_test(lines_come_from_plain_and_gzip_files),
+        cmocka_unit_test(output_status_and_input_pass_through),
+        cmocka_unit_test(large_input_and_output_do_not_block_each_other),
+        cmocka_unit_test(a_process_that_hangs_is_killed_with_its_children),
+        cmocka_unit_test(a_signal_and_a_closed_output_are_seen),
+        cmocka_unit_test(every_allocation_is_made_to_fail_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
