@@ -11,6 +11,8 @@
 #ifndef BY_KV_KV_H
 #define BY_KV_KV_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -63,21 +65,47 @@ by_status by_kv_create(by_kv **out, by_device *dev, const by_kv_layout *layout, 
 void by_kv_destroy(by_kv *kv);
 const by_kv_layout *by_kv_layout_of(const by_kv *kv);
 
-/* A block or slot with count 1; -1 when none is free. The content is what its last owner left. */
+/* A block or slot with count 1; -1 when none is free. The content is what its last owner left. A block that carried a key
+ * loses it. */
 int32_t by_kv_block_acquire(by_kv *kv);
+/* One more count; also takes a released block out of the free list again (a prefix hit). */
 void by_kv_block_retain(by_kv *kv, int32_t block);
+/* At count 0 the block goes to the end of the free list and stays findable by its key until it is handed out again. */
 void by_kv_block_release(by_kv *kv, int32_t block);
 int32_t by_kv_block_count(const by_kv *kv, int32_t block);
 int32_t by_kv_slot_acquire(by_kv *kv);
 void by_kv_slot_release(by_kv *kv, int32_t slot);
-int32_t by_kv_blocks_free(const by_kv *kv);
+int32_t by_kv_blocks_free(const by_kv *kv); /* keyed ones included */
 int32_t by_kv_slots_free(const by_kv *kv);
+int32_t by_kv_n_blocks(const by_kv *kv);
+int32_t by_kv_n_slots(const by_kv *kv);
+
+/* ---- prefix index ---------------------------------------------------------------------------------------------- */
+
+/* Name of a block's content: SHA-256 over the key of the block in front and its own tokens, so that equal keys mean equal
+ * prefixes. Not a fast hash: keys decide whose data is reused, and collisions must not be constructible. */
+typedef struct by_kv_key {
+    uint8_t bytes[32];
+} by_kv_key;
+
+/* Root of a chain: everything that must be equal for blocks to be shared (model, numerics, layout, tenant), as text. */
+by_kv_key by_kv_key_root(const void *data, size_t n);
+/* keys[i] of block first + i from tokens of the whole sequence; `before` is the key of block first - 1, or the root. */
+void by_kv_key_chain(by_kv_key *keys, const by_kv_key *before, const int32_t *tokens, int64_t first, int64_t n_blocks);
+
+/* Gives a block in use a key. When another block has it already, nothing changes (false). */
+bool by_kv_block_publish(by_kv *kv, int32_t block, const by_kv_key *key);
+/* Block with this key, -1 when there is none. It may be in use or free: retain it before anything else is acquired. */
+int32_t by_kv_block_find(const by_kv *kv, const by_kv_key *key);
+/* Number of blocks that carry a key. */
+int32_t by_kv_blocks_keyed(const by_kv *kv);
 
 /* Views for operators: ring of layer l, tail of the i-th ratio-2 source, pages of source i. */
 by_ring by_kv_ring(const by_kv *kv, int32_t layer);
 by_pages by_kv_main(const by_kv *kv, int32_t source);
 by_pages by_kv_index(const by_kv *kv, int32_t source);
 by_mem *by_kv_slot_mem(const by_kv *kv);
+by_mem *by_kv_block_mem(const by_kv *kv); /* NULL for a model of window layers only */
 int64_t by_kv_tail_off(const by_kv *kv, int32_t source);
 
 /* What one sequence holds in the caches. Zero-initialise with by_kv_seq_init. */

@@ -1,44 +1,74 @@
-/* kv_pool.c - the pools of kv.h: counts and free lists on the host, bytes on the device. Free blocks are reused in the
- * order in which they were released (a released block keeps its content as long as possible). */
+/* kv_pool.c - the pools of kv.h: counts, free lists and keys on the host, bytes on the device. Free blocks are reused in the
+ * order in which they were released, so a released block keeps its content and its key as long as possible. The free list is
+ * doubly linked, because a prefix hit takes a block out of its middle; keys lie in an open hash table of block numbers. */
 #include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/sha256.h"
 #include "kv/kv.h"
 
-/* A FIFO of ids that never holds more than all of them. */
 typedef struct {
-    int32_t *ids;
-    int32_t n, cap, head;
-} id_queue;
+    by_kv_key key;
+    int32_t count;
+    int32_t prev, next; /* in the free list; 0 = the list's ends */
+    bool keyed;
+} block_info;
 
 struct by_kv {
     by_kv_layout layout;
     by_mem *blocks, *slots;
-    id_queue free_blocks, free_slots;
-    int32_t *count; /* per block */
-    int32_t n_blocks, n_slots;
+    block_info *info;   /* [n_blocks + 1]; info[0] is the free list's head: next = oldest, prev = newest */
+    int32_t *table;     /* [n_table] block numbers by key, 0 = empty */
+    uint32_t n_table;   /* power of two */
+    int32_t *slot_free; /* stack */
+    int32_t n_blocks, n_slots, n_free, n_slot_free, n_keyed;
 };
 
-static bool queue_init(id_queue *q, int32_t n) {
-    q->ids = by_alloc(BY_MEM_KV, (size_t)n * 4);
-    if (!q->ids) return false;
-    q->cap = q->n = n;
-    for (int32_t i = 0; i < n; i++) q->ids[i] = i + 1;
-    return true;
+/* ---- free list ---- */
+
+static void list_push(by_kv *kv, int32_t b) {
+    block_info *i = kv->info;
+    i[b].prev = i[0].prev;
+    i[b].next = 0;
+    i[i[0].prev].next = b;
+    i[0].prev = b;
+    kv->n_free++;
 }
 
-static int32_t queue_pop(id_queue *q) {
-    if (q->n == 0) return -1;
-    int32_t id = q->ids[q->head];
-    q->head = (q->head + 1) % q->cap;
-    q->n--;
-    return id;
+static void list_remove(by_kv *kv, int32_t b) {
+    block_info *i = kv->info;
+    i[i[b].prev].next = i[b].next;
+    i[i[b].next].prev = i[b].prev;
+    kv->n_free--;
 }
 
-static void queue_push(id_queue *q, int32_t id) {
-    assert(q->n < q->cap);
-    q->ids[(q->head + q->n++) % q->cap] = id;
+/* ---- key table: linear probing, deletion by moving later entries back ---- */
+
+static uint32_t home(const by_kv *kv, const by_kv_key *key) {
+    uint32_t h;
+    memcpy(&h, key->bytes, 4);
+    return h & (kv->n_table - 1);
+}
+
+static uint32_t probe(const by_kv *kv, const by_kv_key *key) {
+    uint32_t at = home(kv, key);
+    while (kv->table[at] && memcmp(&kv->info[kv->table[at]].key, key, sizeof *key) != 0) at = (at + 1) & (kv->n_table - 1);
+    return at;
+}
+
+static void table_remove(by_kv *kv, int32_t block) {
+    uint32_t mask = kv->n_table - 1, hole = probe(kv, &kv->info[block].key);
+    assert(kv->table[hole] == block);
+    for (uint32_t at = (hole + 1) & mask; kv->table[at]; at = (at + 1) & mask) {
+        uint32_t want = home(kv, &kv->info[kv->table[at]].key);
+        if (((at - want) & mask) < ((at - hole) & mask)) continue; /* it would move in front of its home */
+        kv->table[hole] = kv->table[at];
+        hole = at;
+    }
+    kv->table[hole] = 0;
+    kv->info[block].keyed = false;
+    kv->n_keyed--;
 }
 
 by_status by_kv_create(by_kv **out, by_device *dev, const by_kv_layout *layout, const by_kv_opts *opts, by_err *err) {
@@ -52,10 +82,13 @@ by_status by_kv_create(by_kv **out, by_device *dev, const by_kv_layout *layout, 
     kv->layout = *layout;
     kv->n_blocks = opts->n_blocks;
     kv->n_slots = opts->n_slots;
-    kv->count = by_alloc_zero(BY_MEM_KV, ((size_t)opts->n_blocks + 1) * 4);
+    kv->n_table = 16;
+    while (kv->n_table < 2 * (uint32_t)opts->n_blocks) kv->n_table *= 2;
+    kv->info = by_alloc_zero(BY_MEM_KV, ((size_t)opts->n_blocks + 1) * sizeof *kv->info);
+    kv->table = by_alloc_zero(BY_MEM_KV, (size_t)kv->n_table * 4);
+    kv->slot_free = by_alloc(BY_MEM_KV, (size_t)opts->n_slots * 4);
     by_status status = BY_OK;
-    if (!kv->count || !queue_init(&kv->free_blocks, opts->n_blocks) || !queue_init(&kv->free_slots, opts->n_slots))
-        status = BY_FAIL(err, BY_ENOMEM, "out of memory for the caches");
+    if (!kv->info || !kv->table || !kv->slot_free) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the caches");
     size_t slots = by_mul_size((size_t)layout->slot_bytes, (size_t)opts->n_slots + 1);
     size_t blocks = by_mul_size((size_t)layout->block_bytes, (size_t)opts->n_blocks + 1);
     if (status == BY_OK) status = by_mem_alloc(&kv->slots, dev, slots, err);
@@ -64,45 +97,102 @@ by_status by_kv_create(by_kv **out, by_device *dev, const by_kv_layout *layout, 
         by_kv_destroy(kv);
         return status;
     }
+    for (int32_t b = 1; b <= opts->n_blocks; b++) list_push(kv, b);
+    while (kv->n_slot_free < opts->n_slots) { /* the lowest is on top */
+        kv->slot_free[kv->n_slot_free] = opts->n_slots - kv->n_slot_free;
+        kv->n_slot_free++;
+    }
     *out = kv;
     return BY_OK;
 }
 
 void by_kv_destroy(by_kv *kv) {
     if (!kv) return;
-    assert(!kv->slots || (kv->free_blocks.n == kv->n_blocks && kv->free_slots.n == kv->n_slots));
+    assert(kv->n_free == 0 || (kv->n_free == kv->n_blocks && kv->n_slot_free == kv->n_slots));
     by_mem_free(kv->slots);
     by_mem_free(kv->blocks);
-    by_free(kv->free_blocks.ids);
-    by_free(kv->free_slots.ids);
-    by_free(kv->count);
+    by_free(kv->info);
+    by_free(kv->table);
+    by_free(kv->slot_free);
     by_free(kv);
 }
 
 const by_kv_layout *by_kv_layout_of(const by_kv *kv) { return &kv->layout; }
 
 int32_t by_kv_block_acquire(by_kv *kv) {
-    int32_t b = queue_pop(&kv->free_blocks);
-    if (b > 0) kv->count[b] = 1;
+    int32_t b = kv->info[0].next;
+    if (b == 0) return -1;
+    list_remove(kv, b);
+    if (kv->info[b].keyed) table_remove(kv, b);
+    kv->info[b].count = 1;
     return b;
 }
 
 void by_kv_block_retain(by_kv *kv, int32_t block) {
-    assert(block > 0 && block <= kv->n_blocks && kv->count[block] > 0);
-    kv->count[block]++;
+    assert(block > 0 && block <= kv->n_blocks);
+    if (kv->info[block].count++ == 0) list_remove(kv, block);
 }
 
 void by_kv_block_release(by_kv *kv, int32_t block) {
-    assert(block > 0 && block <= kv->n_blocks && kv->count[block] > 0);
-    if (--kv->count[block] == 0) queue_push(&kv->free_blocks, block);
+    assert(block > 0 && block <= kv->n_blocks && kv->info[block].count > 0);
+    if (--kv->info[block].count == 0) list_push(kv, block);
 }
 
-int32_t by_kv_block_count(const by_kv *kv, int32_t block) { return kv->count[block]; }
-int32_t by_kv_slot_acquire(by_kv *kv) { return queue_pop(&kv->free_slots); }
-void by_kv_slot_release(by_kv *kv, int32_t slot) { queue_push(&kv->free_slots, slot); }
-int32_t by_kv_blocks_free(const by_kv *kv) { return kv->free_blocks.n; }
-int32_t by_kv_slots_free(const by_kv *kv) { return kv->free_slots.n; }
+int32_t by_kv_slot_acquire(by_kv *kv) { return kv->n_slot_free ? kv->slot_free[--kv->n_slot_free] : -1; }
+
+void by_kv_slot_release(by_kv *kv, int32_t slot) {
+    assert(slot > 0 && slot <= kv->n_slots && kv->n_slot_free < kv->n_slots);
+    kv->slot_free[kv->n_slot_free++] = slot;
+}
+
+int32_t by_kv_block_count(const by_kv *kv, int32_t block) { return kv->info[block].count; }
+int32_t by_kv_blocks_free(const by_kv *kv) { return kv->n_free; }
+int32_t by_kv_slots_free(const by_kv *kv) { return kv->n_slot_free; }
+int32_t by_kv_n_blocks(const by_kv *kv) { return kv->n_blocks; }
+int32_t by_kv_n_slots(const by_kv *kv) { return kv->n_slots; }
 by_mem *by_kv_slot_mem(const by_kv *kv) { return kv->slots; }
+by_mem *by_kv_block_mem(const by_kv *kv) { return kv->blocks; }
+
+/* ---- prefix index ---- */
+
+by_kv_key by_kv_key_root(const void *data, size_t n) {
+    by_kv_key key;
+    by_sha256(data, n, key.bytes);
+    return key;
+}
+
+void by_kv_key_chain(by_kv_key *keys, const by_kv_key *before, const int32_t *tokens, int64_t first, int64_t n_blocks) {
+    struct {
+        by_kv_key before;
+        uint8_t ids[BY_KV_BLOCK_TOKENS][4];
+    } text = {.before = *before};
+    for (int64_t i = 0; i < n_blocks; i++) {
+        const int32_t *t = tokens + (first + i) * BY_KV_BLOCK_TOKENS;
+        for (int k = 0; k < BY_KV_BLOCK_TOKENS; k++)
+            for (int byte = 0; byte < 4; byte++) text.ids[k][byte] = (uint8_t)((uint32_t)t[k] >> 8 * byte);
+        by_sha256(&text, sizeof text, keys[i].bytes);
+        text.before = keys[i];
+    }
+}
+
+bool by_kv_block_publish(by_kv *kv, int32_t block, const by_kv_key *key) {
+    assert(kv->info[block].count > 0);
+    if (kv->info[block].keyed) return memcmp(&kv->info[block].key, key, sizeof *key) == 0;
+    uint32_t at = probe(kv, key);
+    if (kv->table[at]) return false;
+    kv->table[at] = block;
+    kv->info[block].key = *key;
+    kv->info[block].keyed = true;
+    kv->n_keyed++;
+    return true;
+}
+
+int32_t by_kv_block_find(const by_kv *kv, const by_kv_key *key) {
+    int32_t b = kv->table[probe(kv, key)];
+    return b ? b : -1;
+}
+
+int32_t by_kv_blocks_keyed(const by_kv *kv) { return kv->n_keyed; }
 
 by_ring by_kv_ring(const by_kv *kv, int32_t layer) {
     const by_kv_layout *l = &kv->layout;
