@@ -13,7 +13,7 @@ struct by_conform {
     by_tok_scratch *scratch[2];
 };
 
-static const by_conform_kind *const tables[] = {by_conform_tok_kinds};
+static const by_conform_kind *const tables[] = {by_conform_tok_kinds, by_conform_parse_kinds};
 
 /* ---- context ---- */
 

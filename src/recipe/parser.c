@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "json/json_write.h"
+#include "recipe/specials.h"
 
 typedef enum state {
     REASONING,
@@ -69,6 +70,7 @@ struct by_parser {
     by_marker_run run;
     state state;
     bool json_output, has_stage, eager;
+    enum { START, TEXT, MARKER } behind; /* what the next piece comes right behind */
     bool skip_newlines;
     bool saw_reasoning, ended, failed;
     bool first_param;
@@ -123,6 +125,7 @@ static bool add_stops(by_parser *p, state s, const by_parser_opts *opts) {
 /* The table of section "output parser" of the recipe: state, markers in order of priority. */
 static bool add_markers(by_parser *p, const by_parser_opts *opts, by_str end, by_str dsml) {
     bool calls = opts->parse_calls;
+    if (opts->raw) return add_stops(p, CONTENT, opts);
     bool ok = add_tagged(p, REASONING, "", end, "", TO_CONTENT, true);
     if (calls) ok &= add_tagged(p, REASONING, "<", dsml, "", TO_CALLS, true);
 
@@ -160,6 +163,7 @@ static void enter(by_parser *p, state s) {
 }
 
 static state first_state(const by_parser_opts *opts) {
+    if (opts->raw) return CONTENT;
     if (opts->starts_in_calls) return CALLS;
     if (opts->stage == BY_STAGE_REASONING_START || opts->stage == BY_STAGE_REASONING_CONTINUATION) return REASONING;
     return opts->json_output ? JSON_BEFORE : CONTENT;
@@ -173,12 +177,13 @@ by_status by_parser_create(by_parser **out, const by_parser_opts *opts, by_delta
     by_parser *p = by_alloc_zero(BY_MEM_REQUEST, sizeof *p);
     if (!p) return BY_FAIL(err, BY_ENOMEM, "out of memory for an output parser");
     by_arena_init(&p->arena, BY_MEM_REQUEST);
-    by_str end = opts->thinking_end.len ? opts->thinking_end : BY_STR(BY_TOKEN_THINKING_END);
-    bool ok = add_markers(p, opts, end, opts->dsml.len ? opts->dsml : BY_STR(BY_TOKEN_DSML));
+    const by_recipe_specials *specials = by_recipe_specials_default();
+    by_str end = opts->thinking_end.len ? opts->thinking_end : specials->text[BY_SPECIAL_THINKING_END];
+    bool ok = add_markers(p, opts, end, opts->dsml.len ? opts->dsml : specials->text[BY_SPECIAL_DSML]);
     size_t most = 0;
     for (int s = 0; s < N_STATES; s++)
         if (p->sets[s].n > most) most = p->sets[s].n;
-    p->run.places = by_arena_alloc(&p->arena, most * sizeof *p->run.places);
+    p->run.places = by_arena_alloc(&p->arena, by_mul_size(most, sizeof *p->run.places));
     if (!ok || !p->run.places) {
         by_parser_destroy(p);
         return BY_FAIL(err, BY_ENOMEM, "out of memory for an output parser");
@@ -188,7 +193,7 @@ by_status by_parser_create(by_parser **out, const by_parser_opts *opts, by_delta
     p->json_output = opts->json_output;
     p->has_stage = opts->stage != BY_STAGE_NONE;
     p->eager = opts->eager;
-    p->skip_newlines = opts->stage == BY_STAGE_NONE || opts->stage == BY_STAGE_REASONING_START;
+    p->skip_newlines = !opts->raw && (opts->stage == BY_STAGE_NONE || opts->stage == BY_STAGE_REASONING_START);
     p->stop_index = -1;
     enter(p, first_state(opts));
     *out = p;
@@ -210,6 +215,7 @@ bool by_parser_ended(const by_parser *p) { return p->ended; }
 int64_t by_parser_stop_index(const by_parser *p) { return p->stop_index; }
 uint32_t by_parser_calls(const by_parser *p) { return p->n_calls; }
 bool by_parser_in_reasoning(const by_parser *p) { return p->state == REASONING && !p->ended; }
+bool by_parser_waits(const by_parser *p) { return p->pieces_at < p->pieces_end || p->late_set; }
 
 /* ---- deltas ---- */
 
@@ -238,7 +244,7 @@ static by_str escaped(by_parser *p, by_str text) {
 
 /* Text of the current state goes to its sink. */
 static void emit(by_parser *p, by_str text, uint64_t tag) {
-    if (text.len == 0) return;
+    p->behind = TEXT;
     flush_late(p);
     by_delta d = {.kind = BY_DELTA_CONTENT, .text = text, .tag = tag};
     switch (p->state) {
@@ -368,14 +374,14 @@ static void forget_held(by_parser *p) {
 }
 
 /* Gives out the held pieces that end at or before `upto` bytes; with cut, also the front of the one across that place.
- * Returns the bytes given out. */
+ * Returns the bytes given out. Nothing to give out leaves empty pieces waiting, too. */
 static size_t release(by_parser *p, size_t upto, bool cut) {
     size_t given = 0;
-    while (p->pieces_at < p->pieces_end && given < upto) {
+    while (upto > 0 && p->pieces_at < p->pieces_end) {
         piece *q = &p->pieces[p->pieces_at];
         size_t n = q->len <= upto - given ? q->len : upto - given;
-        if (n < q->len && !cut) break;
-        emit(p, by_str_of(p->held.ptr + p->held_at, n), q->tag);
+        if (n < q->len && !(cut && n > 0)) break;
+        emit(p, n ? by_str_of(p->held.ptr + p->held_at, n) : BY_STR(""), q->tag);
         p->held_at += n;
         given += n;
         q->len -= n;
@@ -396,6 +402,7 @@ static void take_hit(by_parser *p, const by_marker_hit *hit, by_str text, size_t
     forget_held(p);
     if (given < before) emit(p, by_str_of(text.ptr + from, before - given), tag);
     flush_late(p);
+    p->behind = MARKER;
     act(p, hit->marker, tag);
     bool spans_pieces = hit->bytes > in_piece;
     if (spans_pieces || hit->end == text.len || p->ended || p->eager) flush_late(p);
@@ -430,14 +437,25 @@ static size_t skip_newlines(by_parser *p, by_str text, size_t from, by_text_clas
             return text.len;
         }
         flush_late(p);
+        forget_held(p); /* at most empty pieces */
+        p->behind = MARKER;
         from++;
     }
     if (from < text.len) p->skip_newlines = false;
     return from;
 }
 
+/* An empty piece takes part like any other: it waits behind what waits, and is given out as an empty delta; one that comes
+ * right behind a marker is taken for a part of it. */
+static void push_empty(by_parser *p) {
+    if (p->eager || p->ended) return;
+    if (p->pieces_at < p->pieces_end || p->behind == START) hold(p, BY_STR(""), 0);
+    else if (p->behind == TEXT) emit(p, BY_STR(""), 0);
+}
+
 by_status by_parser_push_text(by_parser *p, by_str text, by_text_class text_class, uint64_t tag, by_err *err) {
     size_t from = 0;
+    if (text.len == 0) push_empty(p);
     while (from < text.len && !p->ended) {
         if (p->skip_newlines) {
             from = skip_newlines(p, text, from, text_class);
@@ -456,7 +474,6 @@ by_status by_parser_push_text(by_parser *p, by_str text, by_text_class text_clas
 
 /* Splits off a cut character and repairs what is not UTF-8. */
 by_status by_parser_push(by_parser *p, by_str bytes, by_err *err) {
-    if (bytes.len == 0) return BY_OK;
     size_t bad_at;
     if (p->n_cut == 0 && by_utf8_valid(bytes, &bad_at)) return by_parser_push_text(p, bytes, BY_TEXT_ANY, 0, err);
     by_buf *b = &p->repaired;
@@ -482,6 +499,7 @@ by_status by_parser_push(by_parser *p, by_str bytes, by_err *err) {
         if (!ok) return BY_FAIL(err, BY_ENOMEM, "out of memory in the output parser");
         i = b->len;
     }
+    if (i == 0) return BY_OK; /* nothing but the front of a character */
     return by_parser_push_text(p, by_str_of(b->ptr, i), BY_TEXT_ANY, 0, err);
 }
 
@@ -493,7 +511,7 @@ by_status by_parser_finish(by_parser *p, by_err *err) {
         if (p->ended) return BY_OK;
     }
     flush_late(p);
-    release(p, SIZE_MAX, false);
+    release(p, held_bytes(p), false);
     p->ended = true;
     return p->failed ? BY_FAIL(err, BY_ENOMEM, "out of memory in the output parser") : BY_OK;
 }

@@ -36,16 +36,14 @@ typedef enum by_stage {
 typedef struct by_parser_opts {
     bool parse_calls;
     bool starts_in_calls; /* the prompt has opened the block of calls; wins over stage and parse_calls */
+    bool raw;             /* no chat format: everything is content, only stop strings act; wins over all others */
     bool json_output;     /* blanks instead of the text around fenced or bare JSON */
     bool eager;           /* when the end of a piece has to wait, its front does not (the original keeps pieces whole) */
     by_stage stage;
     const by_str *stops; /* [n_stops], valid UTF-8, copied; empty ones are ignored. They act on content only */
     size_t n_stops;
-    by_str thinking_end, dsml; /* spellings, copied; empty = the default ones */
+    by_str thinking_end, dsml; /* spellings, copied; empty = those of specials.h */
 } by_parser_opts;
-
-#define BY_TOKEN_THINKING_END "</think>"
-#define BY_TOKEN_DSML "\xef\xbd\x9c" "DSML" "\xef\xbd\x9c"
 
 typedef enum by_delta_kind {
     BY_DELTA_REASONING,
@@ -58,7 +56,8 @@ typedef struct by_delta {
     by_delta_kind kind;
     uint32_t call;     /* CALL, ARGS: index from 0 */
     bool no_reasoning; /* CALL: a stage is set and no reasoning came before */
-    by_str text;       /* valid UTF-8, never empty except a nameless CALL; lives during the callback */
+    by_str text;       /* valid UTF-8; lives during the callback. Empty: a nameless CALL, and what empty pieces give (not
+                        * when eager) */
     uint64_t tag;      /* tag of the piece the text came from; 0 for markup's own deltas */
 } by_delta;
 
@@ -72,8 +71,8 @@ typedef struct by_parser by_parser;
 by_status by_parser_create(by_parser **out, const by_parser_opts *opts, by_delta_fn *on_delta, void *ctx, by_err *err);
 void by_parser_destroy(by_parser *p); /* NULL is allowed */
 
-/* Pushes bytes. A character cut at the end waits for its rest; bytes that are not UTF-8 become U+FFFD. Ignored once the
- * parser has ended. Errors: BY_ENOMEM; the parser is then of no further use. */
+/* Pushes bytes, perhaps none. A character cut at the end waits for its rest; bytes that are not UTF-8 become U+FFFD.
+ * Ignored once the parser has ended. Errors: BY_ENOMEM; the parser is then of no further use. */
 by_status by_parser_push(by_parser *p, by_str bytes, by_err *err);
 
 /* The same for text that is valid UTF-8, with its class and a tag (see by_delta). Do not mix with a cut character. */
@@ -91,5 +90,8 @@ int64_t by_parser_stop_index(const by_parser *p);
 /* Calls announced so far; whether the next text would be reasoning. */
 uint32_t by_parser_calls(const by_parser *p);
 bool by_parser_in_reasoning(const by_parser *p);
+
+/* Some text (or a delta of a marker) waits for what comes next. */
+bool by_parser_waits(const by_parser *p);
 
 #endif

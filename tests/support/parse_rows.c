@@ -64,7 +64,7 @@ void by_parse_record_delta(void *ctx, const by_delta *d) {
         by_json_out_uint(&o, d->call);
     }
     by_json_out_object_end(&o);
-    r->broken |= !by_utf8_valid(d->text, NULL) || (d->text.len == 0 && d->kind != BY_DELTA_CALL);
+    r->broken |= !by_utf8_valid(d->text, NULL);
     switch (d->kind) {
     case BY_DELTA_REASONING: by_buf_push_str(&r->reasoning, d->text); break;
     case BY_DELTA_CONTENT: by_buf_push_str(&r->content, d->text); break;

@@ -209,7 +209,7 @@ void by_parse_twin(by_parse_record *r, const by_parser_opts *opts, by_str text) 
         if (hit) open = act(t, hit);
         from = end;
     }
-    if (open) sink(t, by_str_skip(text, from));
+    if (open && from < text.len) sink(t, by_str_skip(text, from));
     for (int i = 0; i < MARKERS; i++) by_buf_deinit(&t->m[i].text);
     by_buf_deinit(&t->name);
     free(t);
