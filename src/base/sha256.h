@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* out = digest of data[0, n); n = 0 is allowed. */
 void by_sha256(const void *data, size_t n, uint8_t out[32]);
 
 #endif

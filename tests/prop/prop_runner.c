@@ -280,7 +280,8 @@ static void truncated_rows_are_the_same_masked_or_dropped(void **s) {
     for (int i = 0; i < n; i++) {
         for (int m = 0; m < 3; m++) {
             if (cases_for(&all[i], m) == 0) continue;
-            engine off = engine_open(model_path(m), &all[i], 2, BY_TRUNC_OFF), mask = engine_open(model_path(m), &all[i], 2, BY_TRUNC_MASK);
+            engine off = engine_open(model_path(m), &all[i], 2, BY_TRUNC_OFF);
+            engine mask = engine_open(model_path(m), &all[i], 2, BY_TRUNC_MASK);
             engine compact = engine_open(model_path(m), &all[i], 2, BY_TRUNC_COMPACT);
             truncation(&off, &mask, &compact, cases_for(&all[i], m));
             engine_close(&off);

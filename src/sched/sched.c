@@ -1,0 +1,306 @@
+/* sched.c - see sched.h. Lists are kept sorted by insertion from the end: arrivals come in order, so that costs O(1) unless a
+ * higher priority jumps the queue. */
+#include "sched/sched.h"
+
+#include <assert.h>
+
+#include "base/alloc.h"
+#include "base/limits.h"
+
+typedef struct {
+    by_sched_seq *first, *last;
+    int32_t n;
+} list;
+
+struct by_sched {
+    by_sched_opts opts;
+    by_sched_pool pool;
+    list waiting, running, swapped;
+    int64_t reserved; /* blocks that admitted sequences may still grow to */
+    uint64_t n_added;
+    int32_t since_prefill; /* steps since the last one with prompt rows */
+    by_sched_stats stats;
+};
+
+/* ---- lists ---- */
+
+static bool before(const by_sched_seq *a, const by_sched_seq *b) {
+    if (a->priority != b->priority) return a->priority > b->priority;
+    if (a->arrival_us != b->arrival_us) return a->arrival_us < b->arrival_us;
+    return a->order < b->order;
+}
+
+static void list_insert(list *l, by_sched_seq *s) {
+    by_sched_seq *after = l->last;
+    while (after && before(s, after)) after = after->prev;
+    s->prev = after;
+    s->next = after ? after->next : l->first;
+    *(s->prev ? &s->prev->next : &l->first) = s;
+    *(s->next ? &s->next->prev : &l->last) = s;
+    l->n++;
+}
+
+static void list_remove(list *l, by_sched_seq *s) {
+    *(s->prev ? &s->prev->next : &l->first) = s->next;
+    *(s->next ? &s->next->prev : &l->last) = s->prev;
+    s->prev = s->next = NULL;
+    l->n--;
+}
+
+static list *list_of(by_sched *s, by_sched_state state) {
+    switch (state) {
+    case BY_SCHED_WAITING: return &s->waiting;
+    case BY_SCHED_RUNNING: return &s->running;
+    case BY_SCHED_SWAPPED: return &s->swapped;
+    case BY_SCHED_NEW: case BY_SCHED_DONE: break;
+    }
+    return NULL;
+}
+
+static void move(by_sched *s, by_sched_seq *seq, by_sched_state to) {
+    list *from = list_of(s, seq->state), *into = list_of(s, to);
+    if (from) list_remove(from, seq);
+    seq->state = to;
+    if (into) list_insert(into, seq);
+}
+
+/* ---- life ---- */
+
+by_sched_opts by_sched_opts_default(void) {
+    return (by_sched_opts){.max_rows = 4096, .max_seqs = 256, .max_waiting = 4096, .bypass_limit = 4, .interval = 70,
+                           .ttft_budget_us = 1000000};
+}
+
+static by_status check(const by_sched_opts *o, by_err *err) {
+    if (o->max_seqs < 1 || o->max_seqs > BY_LIMIT_SEQS)
+        return BY_FAIL(err, BY_EINVAL, "max-num-seqs: %d is outside 1..%d", o->max_seqs, BY_LIMIT_SEQS);
+    if (o->max_rows < o->max_seqs || o->max_rows > BY_LIMIT_STEP_ROWS)
+        return BY_FAIL(err, BY_EINVAL, "max-num-batched-tokens: %d is outside %d..%d (max-num-seqs is the least)", o->max_rows,
+                       o->max_seqs, BY_LIMIT_STEP_ROWS);
+    if (o->max_waiting < 1) return BY_FAIL(err, BY_EINVAL, "max-queue: %d is below 1", o->max_waiting);
+    if (o->bypass_limit < 0) return BY_FAIL(err, BY_EINVAL, "bypass-limit: %d is below 0", o->bypass_limit);
+    if (o->interval < 1) return BY_FAIL(err, BY_EINVAL, "prefill interval: %d is below 1", o->interval);
+    if (o->prefill_rows < 0) return BY_FAIL(err, BY_EINVAL, "prefill rows of a step: %d is below 0", o->prefill_rows);
+    return BY_OK;
+}
+
+by_status by_sched_create(by_sched **out, const by_sched_opts *opts, const by_sched_pool *pool, by_err *err) {
+    *out = NULL;
+    BY_TRY(check(opts, err));
+    by_sched *s = by_alloc_zero(BY_MEM_REQUEST, sizeof *s);
+    if (!s) return BY_FAIL(err, BY_ENOMEM, "out of memory for the scheduler");
+    s->opts = *opts;
+    s->pool = *pool;
+    *out = s;
+    return BY_OK;
+}
+
+void by_sched_destroy(by_sched *s) {
+    if (!s) return;
+    assert(s->waiting.n == 0 && s->running.n == 0 && s->swapped.n == 0);
+    by_free(s);
+}
+
+by_status by_plan_init(by_plan *plan, const by_sched *s, by_err *err) {
+    *plan = (by_plan){.rows = by_alloc(BY_MEM_REQUEST, (size_t)s->opts.max_seqs * sizeof *plan->rows)};
+    return plan->rows ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for a plan");
+}
+
+void by_plan_deinit(by_plan *plan) {
+    by_free(plan->rows);
+    *plan = (by_plan){0};
+}
+
+by_status by_sched_add(by_sched *s, by_sched_seq *seq, by_err *err) {
+    if (s->waiting.n >= s->opts.max_waiting)
+        return BY_FAIL(err, BY_EBUSY, "%d requests are waiting, which is the limit", s->waiting.n);
+    seq->n_done = 0;
+    seq->n_passed = 0;
+    seq->order = s->n_added++;
+    seq->state = BY_SCHED_NEW;
+    move(s, seq, BY_SCHED_WAITING);
+    return BY_OK;
+}
+
+void by_sched_add_running(by_sched *s, by_sched_seq *seq) {
+    seq->n_passed = 0;
+    seq->order = s->n_added++;
+    seq->state = BY_SCHED_NEW;
+    move(s, seq, BY_SCHED_RUNNING);
+    s->stats.n_admitted++;
+}
+
+void by_sched_remove(by_sched *s, by_sched_seq *seq) { move(s, seq, BY_SCHED_DONE); }
+
+by_sched_seq *by_sched_first_waiting(const by_sched *s) { return s->waiting.first; }
+
+by_sched_stats by_sched_stats_get(const by_sched *s) {
+    by_sched_stats st = s->stats;
+    st.n_waiting = s->waiting.n;
+    st.n_running = s->running.n;
+    st.n_swapped = s->swapped.n;
+    return st;
+}
+
+/* ---- planning ---- */
+
+static int64_t still_to_grow(const by_sched *s, const by_sched_seq *seq) {
+    int64_t want = s->pool.blocks_for(s->pool.ctx, seq->n_expected > seq->n_tokens ? seq->n_expected : seq->n_tokens);
+    int64_t held = s->pool.blocks_held(s->pool.ctx, seq);
+    return want > held ? want - held : 0;
+}
+
+/* The last running sequence in order that is not in the plan yet and not `keep`. */
+static by_sched_seq *victim(const by_sched *s, const by_plan *plan, const by_sched_seq *keep) {
+    for (by_sched_seq *v = s->running.last; v; v = v->prev) {
+        if (v == keep) continue;
+        bool planned = false;
+        for (int32_t i = 0; i < plan->n_seqs && !planned; i++) planned = plan->rows[i].seq == v;
+        if (!planned) return v;
+    }
+    return NULL;
+}
+
+/* Blocks for n_tokens tokens of seq, swapping others out if it must be. False: seq has to wait. Only sequences behind seq in
+ * order give way. */
+static bool make_room(by_sched *s, const by_plan *plan, by_sched_seq *seq, int64_t n_tokens) {
+    while (!s->pool.grow(s->pool.ctx, seq, n_tokens)) {
+        by_sched_seq *v = victim(s, plan, seq);
+        if (!v || before(v, seq)) return false;
+        if (!s->pool.swap_out(s->pool.ctx, v)) {
+            s->stats.n_stuck++;
+            return false;
+        }
+        move(s, v, BY_SCHED_SWAPPED);
+        s->stats.n_preempted++;
+    }
+    return true;
+}
+
+static void take(by_plan *plan, by_sched_seq *seq, int32_t n_rows) {
+    bool samples = seq->n_done + n_rows == seq->n_tokens;
+    plan->rows[plan->n_seqs++] = (by_plan_row){.seq = seq, .first = seq->n_done, .n_rows = n_rows, .samples = samples};
+    plan->n_rows += n_rows;
+    seq->n_done += n_rows;
+    seq->n_tokens += samples;
+}
+
+/* A sequence decodes when only its newest token has no row yet. */
+static bool decodes(const by_sched_seq *seq) { return seq->n_done + 1 == seq->n_tokens && seq->n_done > 0; }
+/* One that has reached n_max waits for its last results. */
+static bool can_run(const by_sched_seq *seq) { return !seq->paused && seq->n_done < seq->n_tokens && seq->n_tokens <= seq->n_max; }
+
+static void plan_decode(by_sched *s, by_plan *plan) {
+    by_sched_seq *next;
+    for (by_sched_seq *seq = s->running.first; seq; seq = next) {
+        next = seq->next;
+        if (!decodes(seq) || !can_run(seq) || seq->n_tokens >= seq->n_max) continue;
+        if (plan->n_seqs == s->opts.max_seqs) break;
+        bool fits = make_room(s, plan, seq, seq->n_tokens);
+        next = seq->next; /* room may have been made by those behind */
+        if (fits) take(plan, seq, 1);
+    }
+    plan->n_decode = plan->n_seqs;
+}
+
+static void resume(by_sched *s) {
+    while (s->swapped.first && s->running.n < s->opts.max_seqs) {
+        by_sched_seq *seq = s->swapped.first;
+        /* One block more than it held, so that it does not leave again at once. */
+        int64_t need = s->pool.blocks_for(s->pool.ctx, seq->n_tokens + 1);
+        if (s->running.n > 0 && s->pool.blocks_free(s->pool.ctx) < need + s->running.n) return;
+        if (!s->pool.swap_in(s->pool.ctx, seq)) return;
+        move(s, seq, BY_SCHED_RUNNING);
+        s->stats.n_resumed++;
+    }
+}
+
+static int32_t chunk_rows(const by_sched *s, const by_plan *plan, int32_t budget, const by_sched_seq *seq) {
+    int64_t want = seq->n_tokens - seq->n_done, left = s->opts.max_rows - plan->n_rows;
+    if (budget < left) left = budget;
+    return (int32_t)(want < left ? want : left);
+}
+
+/* Rows for prompts that are on their way already. */
+static void plan_started(by_sched *s, by_plan *plan, int32_t *budget) {
+    by_sched_seq *next;
+    for (by_sched_seq *seq = s->running.first; seq; seq = next) {
+        next = seq->next;
+        if (decodes(seq) || !can_run(seq)) continue;
+        if (plan->n_seqs == s->opts.max_seqs || *budget == 0) return;
+        int32_t n = chunk_rows(s, plan, *budget, seq);
+        bool fits = n > 0 && make_room(s, plan, seq, seq->n_done + n);
+        next = seq->next; /* room may have been made by those behind */
+        if (!fits) continue;
+        take(plan, seq, n);
+        *budget -= n;
+    }
+}
+
+static int64_t promised(const by_sched *s) {
+    int64_t sum = 0;
+    for (const by_sched_seq *r = s->running.first; r; r = r->next) sum += still_to_grow(s, r);
+    return sum;
+}
+
+/* Admits from the queue while rows, slots and expected blocks last. */
+static void plan_waiting(by_sched *s, by_plan *plan, int32_t *budget) {
+    int64_t promise = promised(s);
+    bool head_waits = false;
+    by_sched_seq *next;
+    for (by_sched_seq *seq = s->waiting.first; seq; seq = next) {
+        next = seq->next;
+        if (plan->n_seqs == s->opts.max_seqs || s->running.n == s->opts.max_seqs || *budget == 0) return;
+        if (s->swapped.n > 0) return; /* they come first */
+        if (seq->paused) continue;
+        by_sched_seq *head = s->waiting.first;
+        if (head_waits && head->n_passed >= s->opts.bypass_limit) return;
+        int64_t need = s->pool.blocks_for(s->pool.ctx, seq->n_expected);
+        bool fits = s->running.n == 0 || s->pool.blocks_free(s->pool.ctx) >= promise + need;
+        if (!fits || !s->pool.admit(s->pool.ctx, seq)) {
+            head_waits = true;
+            continue;
+        }
+        move(s, seq, BY_SCHED_RUNNING);
+        s->stats.n_admitted++;
+        if (head_waits) {
+            head->n_passed++;
+            s->stats.n_bypassed++;
+        }
+        int32_t n = chunk_rows(s, plan, *budget, seq);
+        if (n > 0 && s->pool.grow(s->pool.ctx, seq, seq->n_done + n)) {
+            take(plan, seq, n);
+            *budget -= n;
+        }
+        promise += still_to_grow(s, seq);
+    }
+}
+
+static bool late(const by_sched *s, int64_t now_us) {
+    return s->waiting.first && now_us - s->waiting.first->arrival_us > s->opts.ttft_budget_us;
+}
+
+/* Whether this step is for prompts only, without decode rows. */
+static bool prompts_only(const by_sched *s, int64_t now_us) {
+    bool has_prompts = s->waiting.n > 0;
+    for (const by_sched_seq *r = s->running.first; r && !has_prompts; r = r->next) has_prompts = !decodes(r) && can_run(r);
+    if (!has_prompts) return false;
+    if (s->opts.policy == BY_PREFILL_INTERVAL) return s->since_prefill >= s->opts.interval;
+    return s->opts.policy == BY_PREFILL_DEADLINE && late(s, now_us);
+}
+
+void by_sched_plan(by_sched *s, by_plan *plan, int64_t now_us) {
+    plan->n_seqs = plan->n_rows = plan->n_decode = 0;
+    resume(s);
+    bool only = prompts_only(s, now_us);
+    if (!only) plan_decode(s, plan);
+    int32_t budget = s->opts.max_rows - plan->n_rows;
+    if (plan->n_decode > 0) {
+        if (s->opts.policy == BY_PREFILL_INTERVAL) budget = 0;
+        else if (s->opts.prefill_rows > 0 && s->opts.prefill_rows < budget) budget = s->opts.prefill_rows;
+    }
+    plan_started(s, plan, &budget);
+    plan_waiting(s, plan, &budget);
+    if (only && plan->n_seqs == 0) plan_decode(s, plan); /* nothing could be placed: do not lose the step */
+    s->since_prefill = plan->n_seqs > plan->n_decode ? 0 : s->since_prefill + 1;
+}

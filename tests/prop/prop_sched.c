@@ -1,0 +1,286 @@
+/* prop_sched.c - the scheduler over a pool of two counters: random arrivals, lengths, priorities, pauses, cancels and tiny
+ * pools, for 100,000 steps. BY_TEST_TIMEOUT=300
+ *
+ * Checked at every step: rows and sequences within the budgets, no sequence twice, rows continue where the last ones ended,
+ * blocks held equal what the lengths ask for, the pool never negative, decode rows before prompts, the bypass bound. At the
+ * end everything that was not cancelled has finished with exactly its tokens, and nothing is held. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "sched/sched.h"
+#include "support/seed.h"
+
+enum { BLOCK = 16, SEQS_MAX = 400 };
+
+typedef struct {
+    by_sched_seq s; /* first: the pool gets a pointer to it */
+    int64_t n_prompt, n_out_want, n_out; /* output tokens asked for (may end earlier), and seen */
+    int64_t blocks, hit;                  /* held; tokens that the cache has */
+    int64_t computed;                     /* rows seen */
+    bool slot, swapped, live, ended;
+    int32_t in_flight;
+} fake;
+
+typedef struct {
+    int64_t blocks_free, slots_free, swap_free;
+    int64_t n_blocks, n_slots, n_swap;
+} pool;
+
+static by_rng rng;
+static fake seqs[SEQS_MAX];
+
+static int64_t blocks_for(void *ctx, int64_t n) { (void)ctx; return (n + BLOCK - 1) / BLOCK; }
+static int64_t blocks_free(void *ctx) { return ((pool *)ctx)->blocks_free; }
+static int64_t blocks_held(void *ctx, const by_sched_seq *s) { (void)ctx; return ((const fake *)(const void *)s)->blocks; }
+
+static bool grow(void *ctx, by_sched_seq *s, int64_t n) {
+    pool *p = ctx;
+    fake *f = (fake *)(void *)s;
+    int64_t more = blocks_for(NULL, n) - f->blocks;
+    if (more <= 0) return true;
+    if (more > p->blocks_free) return false;
+    p->blocks_free -= more;
+    f->blocks += more;
+    return true;
+}
+
+static bool admit(void *ctx, by_sched_seq *s) {
+    pool *p = ctx;
+    fake *f = (fake *)(void *)s;
+    if (p->slots_free == 0) return false;
+    assert_false(f->slot);
+    p->slots_free--;
+    f->slot = true;
+    int64_t hit = f->hit / BLOCK; /* shared blocks cost as much as own ones here */
+    if (hit > p->blocks_free) hit = 0;
+    p->blocks_free -= hit;
+    f->blocks = hit;
+    s->n_done = f->computed = hit * BLOCK;
+    return true;
+}
+
+static bool swap_out(void *ctx, by_sched_seq *s) {
+    pool *p = ctx;
+    fake *f = (fake *)(void *)s;
+    if (f->blocks > p->swap_free) return false;
+    p->swap_free -= f->blocks;
+    p->blocks_free += f->blocks;
+    p->slots_free++;
+    f->slot = false;
+    f->swapped = true;
+    return true;
+}
+
+static bool swap_in(void *ctx, by_sched_seq *s) {
+    pool *p = ctx;
+    fake *f = (fake *)(void *)s;
+    if (p->slots_free == 0 || f->blocks > p->blocks_free) return false;
+    p->slots_free--;
+    p->blocks_free -= f->blocks;
+    p->swap_free += f->blocks;
+    f->slot = true;
+    f->swapped = false;
+    return true;
+}
+
+static void release(pool *p, fake *f) {
+    if (f->swapped) p->swap_free += f->blocks;
+    else p->blocks_free += f->blocks;
+    p->slots_free += f->slot;
+    f->blocks = 0;
+    f->slot = f->swapped = f->live = false;
+}
+
+/* What a step in flight will answer. */
+typedef struct {
+    struct { fake *f; bool samples; } row[64];
+    int n;
+} flight;
+
+static void check_plan(const by_plan *plan, const by_sched_opts *o, const pool *p) {
+    int32_t rows = 0;
+    assert_true(plan->n_seqs <= o->max_seqs && plan->n_rows <= o->max_rows && plan->n_decode <= plan->n_seqs);
+    for (int32_t i = 0; i < plan->n_seqs; i++) {
+        const by_plan_row *r = &plan->rows[i];
+        fake *f = (fake *)(void *)r->seq;
+        rows += r->n_rows;
+        assert_true(r->n_rows > 0 && f->live && f->slot && !f->swapped && !r->seq->paused);
+        assert_int_equal(r->first, f->computed);
+        f->computed += r->n_rows;
+        assert_int_equal(f->computed, r->seq->n_done);
+        assert_true(f->blocks >= blocks_for(NULL, f->computed));
+        assert_true(r->seq->n_tokens <= r->seq->n_max);
+        if (i < plan->n_decode) assert_true(r->n_rows == 1 && r->samples);
+        for (int32_t k = 0; k < i; k++) assert_ptr_not_equal(plan->rows[k].seq, r->seq);
+    }
+    assert_int_equal(rows, plan->n_rows);
+    assert_true(p->blocks_free >= 0 && p->slots_free >= 0 && p->swap_free >= 0);
+}
+
+static void finish(by_sched *s, pool *p, fake *f) {
+    by_sched_remove(s, &f->s);
+    release(p, f);
+    f->ended = true;
+}
+
+/* The results of a step: a sequence ends at its own length or, unforeseen, a little earlier. */
+static void commit(by_sched *s, pool *p, flight *fl, int64_t *n_done) {
+    for (int i = 0; i < fl->n; i++) {
+        fake *f = fl->row[i].f;
+        f->in_flight--;
+        if (f->ended) continue;
+        if (fl->row[i].samples && f->live) f->n_out++;
+        if (!f->live || f->n_out < f->n_out_want) continue;
+        by_sched_remove(s, &f->s); /* no further rows; what it holds waits for the rows in flight */
+        f->live = false;
+    }
+    for (int i = 0; i < fl->n; i++) {
+        fake *f = fl->row[i].f;
+        if (f->live || f->ended || f->in_flight > 0) continue;
+        release(p, f);
+        f->ended = true;
+        (*n_done)++;
+    }
+    fl->n = 0;
+}
+
+static void arrive(by_sched *s, const pool *p, int64_t now, int64_t *n_in) {
+    for (int i = 0; i < SEQS_MAX; i++) {
+        fake *f = &seqs[i];
+        if (f->live || f->in_flight > 0 || (f->s.state != BY_SCHED_NEW && f->s.state != BY_SCHED_DONE)) continue;
+        int64_t most = p->n_blocks * BLOCK;
+        *f = (fake){.n_prompt = 1 + (int64_t)by_rng_below(&rng, 120), .n_out_want = 1 + (int64_t)by_rng_below(&rng, 40)};
+        if (f->n_prompt > most - 2) f->n_prompt = most - 2;
+        int64_t n_max = f->n_prompt + f->n_out_want + (int64_t)by_rng_below(&rng, 10);
+        if (n_max > most) n_max = most;
+        if (f->n_prompt + f->n_out_want > n_max) f->n_out_want = n_max - f->n_prompt;
+        f->hit = by_rng_below(&rng, 4) == 0 ? (f->n_prompt - 1) / BLOCK * BLOCK : 0;
+        f->s = (by_sched_seq){.priority = (int32_t)by_rng_below(&rng, 8) == 0, .arrival_us = now, .n_tokens = f->n_prompt,
+                              .n_expected = f->n_prompt + (n_max - f->n_prompt) / 2, .n_max = n_max};
+        if (by_sched_add(s, &f->s, NULL) != BY_OK) return;
+        f->live = true;
+        (*n_in)++;
+        return;
+    }
+}
+
+static void disturb(by_sched *s, pool *p, int64_t *n_cancelled) {
+    fake *f = &seqs[by_rng_below(&rng, SEQS_MAX)];
+    if (!f->live) return;
+    if (by_rng_below(&rng, 3)) {
+        f->s.paused = by_rng_below(&rng, 3) == 0;
+    } else if (f->in_flight == 0) {
+        finish(s, p, f);
+        (*n_cancelled)++;
+    }
+}
+
+static void check_bypass(const by_sched *s, const by_sched_opts *o) {
+    for (const by_sched_seq *w = by_sched_first_waiting(s); w; w = w->next) assert_true(w->n_passed <= o->bypass_limit);
+}
+
+static void run_world(int steps, bool async) {
+    by_sched_opts o = by_sched_opts_default();
+    o.max_seqs = 2 + (int32_t)by_rng_below(&rng, 30);
+    o.max_rows = o.max_seqs + (int32_t)by_rng_below(&rng, 80);
+    o.max_waiting = 50;
+    o.interval = 1 + (int32_t)by_rng_below(&rng, 8);
+    o.policy = (by_prefill_policy)by_rng_below(&rng, 3);
+    o.ttft_budget_us = 500;
+    o.bypass_limit = (int32_t)by_rng_below(&rng, 5);
+    pool p = {.n_blocks = 6 + (int64_t)by_rng_below(&rng, 80), .n_slots = 1 + (int64_t)by_rng_below(&rng, 32), .n_swap = 4000};
+    p.blocks_free = p.n_blocks;
+    p.slots_free = p.n_slots;
+    p.swap_free = p.n_swap;
+    by_sched_pool vt = {&p, blocks_free, blocks_for, blocks_held, admit, grow, swap_out, swap_in};
+    by_sched *s;
+    by_plan plan;
+    assert_int_equal(by_sched_create(&s, &o, &vt, NULL), BY_OK);
+    assert_int_equal(by_plan_init(&plan, s, NULL), BY_OK);
+    memset(seqs, 0, sizeof seqs);
+    flight fl[2] = {0};
+    int64_t n_in = 0, n_done = 0, n_cancelled = 0;
+    int idle = 0;
+    for (int t = 0; t < steps || n_done + n_cancelled < n_in; t++) {
+        assert_true(t < steps + 200000); /* no starvation: everything ends once arrivals stop */
+        bool open = t < steps;
+        for (uint64_t k = by_rng_below(&rng, 3); open && k > 0; k--) arrive(s, &p, t, &n_in);
+        if (open && by_rng_below(&rng, 4) == 0) disturb(s, &p, &n_cancelled);
+        for (int i = 0; !open && i < SEQS_MAX; i++) seqs[i].s.paused = false;
+        by_sched_plan(s, &plan, t);
+        check_plan(&plan, &o, &p);
+        check_bypass(s, &o);
+        flight *now = &fl[t % 2], *last = &fl[(t + 1) % 2];
+        for (int32_t i = 0; i < plan.n_seqs; i++) {
+            fake *f = (fake *)(void *)plan.rows[i].seq;
+            f->in_flight++;
+            now->row[now->n].f = f;
+            now->row[now->n++].samples = plan.rows[i].samples;
+        }
+        commit(s, &p, last, &n_done);
+        if (!async) commit(s, &p, now, &n_done);
+        idle = plan.n_seqs ? 0 : idle + 1;
+        if (!open && idle > 3) assert_true(n_done + n_cancelled == n_in || idle < 100);
+    }
+    commit(s, &p, &fl[0], &n_done);
+    commit(s, &p, &fl[1], &n_done);
+    assert_int_equal(n_done + n_cancelled, n_in);
+    assert_int_equal(p.blocks_free, p.n_blocks);
+    assert_int_equal(p.slots_free, p.n_slots);
+    assert_int_equal(p.swap_free, p.n_swap);
+    by_sched_stats st = by_sched_stats_get(s);
+    assert_int_equal(st.n_waiting + st.n_running + st.n_swapped, 0);
+    by_plan_deinit(&plan);
+    by_sched_destroy(s);
+}
+
+static void no_leak_no_starvation_no_double_booking(void **state) {
+    (void)state;
+    int worlds = by_test_scaled(100);
+    for (int w = 0; w < worlds; w++) run_world(1000, w % 2);
+}
+
+static void planning_is_cheap_and_allocates_nothing(void **state) {
+    (void)state;
+    by_sched_opts o = by_sched_opts_default();
+    pool p = {.n_blocks = 100000, .blocks_free = 100000, .n_slots = 300, .slots_free = 300};
+    by_sched_pool vt = {&p, blocks_free, blocks_for, blocks_held, admit, grow, swap_out, swap_in};
+    by_sched *s;
+    by_plan plan;
+    assert_int_equal(by_sched_create(&s, &o, &vt, NULL), BY_OK);
+    assert_int_equal(by_plan_init(&plan, s, NULL), BY_OK);
+    memset(seqs, 0, sizeof seqs);
+    for (int i = 0; i < 256; i++) {
+        seqs[i] = (fake){.live = true};
+        seqs[i].s = (by_sched_seq){.arrival_us = i, .n_tokens = 8, .n_expected = 4000, .n_max = 5000};
+        assert_int_equal(by_sched_add(s, &seqs[i].s, NULL), BY_OK);
+    }
+    by_sched_plan(s, &plan, 0);
+    assert_int_equal(plan.n_seqs, 256);
+    uint64_t calls = by_alloc_calls();
+    int64_t t0 = by_clock_ns();
+    for (int t = 0; t < 2000; t++) by_sched_plan(s, &plan, t);
+    double us = (double)(by_clock_ns() - t0) * 1e-3 / 2000;
+    assert_int_equal(by_alloc_calls(), calls);
+    assert_int_equal(plan.n_decode, 256);
+    print_message("a plan for 256 running sequences takes %.1f us\n", us);
+    for (int i = 0; i < 256; i++) by_sched_remove(s, &seqs[i].s);
+    by_plan_deinit(&plan);
+    by_sched_destroy(s);
+}
+
+int main(void) {
+    rng = by_test_rng(20261129);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_leak_no_starvation_no_double_booking),
+        cmocka_unit_test(planning_is_cheap_and_allocates_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
