@@ -9,6 +9,7 @@
     X(generate, "generate tokens for lines of token ids")                                          \
     X(logits, "logits of every token of given sequences, for numeric checks")                        \
     X(inspect, "show what a checkpoint holds and needs")                                           \
+    X(parse, "split a model's output into reasoning, content and tool calls")                      \
     X(version, "print the version and what this build contains")
 
 #define BY_COMMAND_DECL(name, help) int by_cmd_##name(int argc, char **argv);

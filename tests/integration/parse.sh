@@ -1,0 +1,39 @@
+#!/bin/bash
+# `bathyc parse`: plain text, the objects of the APIs, events, ids, wrong usage. Arguments: program, source folder.
+set -u
+program=$1
+fail=0
+T='｜DSML｜'
+text=$(printf 'Let me think.\n</think>\n\nIt is sunny.\n\n<%s calls>\n<%s invoke name="f">\n<%s parameter name="a" string="true">x</%s parameter>\n</%s invoke>\n</%s calls>' $T $T $T $T $T $T)
+
+check() { # WHAT WANT GOT
+    [ "$2" = "$3" ] && return
+    printf '%s:\n got  %s\n want %s\n' "$1" "$3" "$2"
+    fail=1
+}
+has() { # WHAT PATTERN GOT
+    grep -qF -- "$2" <<<"$3" && return
+    printf '%s: no %s in\n%s\n' "$1" "$2" "$3"
+    fail=1
+}
+
+check plain "$(printf 'reasoning\n  Let me think.\ncontent\n  It is sunny.\ncall 0 f\n  {"a": "x"}\nfinish tool_calls')" "$(printf %s "$text" | "$program" parse)"
+for piece in 1 2 7; do
+    check "pieces of $piece" "$(printf %s "$text" | "$program" parse)" "$(printf %s "$text" | "$program" parse --piece $piece)"
+done
+has messages '"stop_reason":"tool_use"' "$(printf %s "$text" | "$program" parse --api messages)"
+has responses '"status":"completed"' "$(printf %s "$text" | "$program" parse --api responses)"
+has json '"finish_reason":"tool_calls"' "$(printf %s "$text" | "$program" parse --json)"
+events=$(printf %s "$text" | "$program" parse --events --api messages --piece 5)
+has events 'event: message_stop' "$events"
+has done 'data: [DONE]' "$(printf %s "$text" | "$program" parse --events)"
+check stop "$(printf 'content\n  ab\nfinish stop')" "$(printf 'abENDcd' | "$program" parse --stage none --stop END)"
+check length "$(printf 'reasoning\n  cut\nfinish length')" "$(printf 'cut' | "$program" parse --finish length)"
+check 'no calls' "$(printf 'content\n  <%s calls>\nfinish stop' $T)" "$(printf '<%s calls>' $T | "$program" parse --stage none --no-calls)"
+check ids "$(printf 'content\n  Hi\nfinish stop')" "$(printf 'Hi' | "$program" parse --stage none)"
+printf 'x' | "$program" parse --stage nowhere >/dev/null 2>&1
+check 'wrong stage' 2 $?
+"$program" parse /does/not/exist >/dev/null 2>&1
+check 'missing file' 1 $?
+[ $fail -eq 0 ] && echo "parse: ok"
+exit $fail
