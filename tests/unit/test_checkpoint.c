@@ -93,7 +93,7 @@ static item *find(fixture *f, const char *name) {
     for (int i = 0; i < f->n; i++)
         if (strcmp(f->items[i].name, name) == 0) return &f->items[i];
     fail_msg("no tensor %s", name);
-    return NULL;
+    return f->items;
 }
 
 static item *append(fixture *f, const item *like, const char *name) {
