@@ -174,7 +174,7 @@ by_status by_api_stream_tokens(by_api_stream *s, const int32_t *ids, size_t n, c
                                size_t n_logprobs, by_err *err) {
     return fed(s, by_answer_tokens(s->answer, ids, n, logprobs, n_logprobs, err), err);
 }
-by_status by_api_stream_finish(by_api_stream *s, by_finish reason, by_err *err) {
+by_status by_api_stream_finish(by_api_stream *s, by_answer_reason reason, by_err *err) {
     return fed(s, by_answer_finish(s->answer, reason, err), err);
 }
 by_status by_api_stream_end_input(by_api_stream *s, by_err *err) {

@@ -7,7 +7,7 @@
  *   by_api_stream_create(&s, &opts, err);
  *   by_api_stream_ready(s, n_prompt, n_cached, NULL, err);
  *   by_api_stream_tokens(s, ids, n, NULL, 0, err);          -> opts.on_event(...)*
- *   by_api_stream_finish(s, BY_FINISH_STOP, err);
+ *   by_api_stream_finish(s, BY_REASON_STOP, err);
  *   by_api_stream_write_whole(s, &body, err);
  *
  * A streamed delta allocates nothing once the buffers have grown, unless the whole object is kept as well. One thread per
@@ -59,7 +59,7 @@ by_status by_api_stream_ready(by_api_stream *s, uint64_t prompt_tokens, uint64_t
 by_status by_api_stream_text(by_api_stream *s, by_str text, uint64_t n_tokens, by_err *err);
 by_status by_api_stream_tokens(by_api_stream *s, const int32_t *ids, size_t n, const by_logprob *logprobs,
                                size_t n_logprobs, by_err *err);
-by_status by_api_stream_finish(by_api_stream *s, by_finish reason, by_err *err);
+by_status by_api_stream_finish(by_api_stream *s, by_answer_reason reason, by_err *err);
 by_status by_api_stream_end_input(by_api_stream *s, by_err *err);
 void by_api_stream_close(by_api_stream *s);
 bool by_api_stream_finished(const by_api_stream *s);

@@ -53,7 +53,7 @@ static by_status run_events(bench *b, const answer_input *in, by_err *err) {
     for (size_t i = 0; i < in->n && status == BY_OK && !by_api_stream_finished(s); i++)
         status = in->ids ? by_api_stream_tokens(s, in->ids + i, 1, NULL, 0, err)
                          : by_api_stream_text(s, in->chunks[i], 1, err);
-    if (status == BY_OK && !by_api_stream_finished(s)) status = by_api_stream_finish(s, BY_FINISH_STOP, err);
+    if (status == BY_OK && !by_api_stream_finished(s)) status = by_api_stream_finish(s, BY_REASON_STOP, err);
     by_api_stream_destroy(s);
     return status;
 }
@@ -67,7 +67,7 @@ static by_status run_deltas(bench *b, const answer_input *in, by_err *err) {
     by_status status = BY_OK;
     for (size_t i = 0; i < in->n && status == BY_OK && !by_answer_finished(a); i++)
         status = in->ids ? by_answer_tokens(a, in->ids + i, 1, NULL, 0, err) : by_answer_text(a, in->chunks[i], 1, err);
-    if (status == BY_OK && !by_answer_finished(a)) status = by_answer_finish(a, BY_FINISH_STOP, err);
+    if (status == BY_OK && !by_answer_finished(a)) status = by_answer_finish(a, BY_REASON_STOP, err);
     by_answer_destroy(a);
     return status;
 }

@@ -17,7 +17,7 @@ typedef struct {
     int stage, finish, profile;
     int64_t piece;
     by_flag_list stops;
-    bool no_calls, calls_open, json_output, ids, events, json;
+    bool calls, calls_open, json_output, ids, events, json;
 } options;
 
 #define APIS "none|chat|responses|messages|completions"
@@ -55,7 +55,7 @@ static by_status feed(by_api_stream *s, const options *o, by_str text, const by_
         if (o->ids) BY_TRY(by_api_stream_tokens(s, ids->ids + at, m, NULL, 0, err));
         else BY_TRY(by_api_stream_text(s, by_str_of(text.ptr + at, m), 0, err));
     }
-    return by_api_stream_finished(s) ? BY_OK : by_api_stream_finish(s, (by_finish)o->finish, err);
+    return by_api_stream_finished(s) ? BY_OK : by_api_stream_finish(s, (by_answer_reason)o->finish, err);
 }
 
 /* ---- output ---- */
@@ -122,7 +122,7 @@ static void set_request(by_api_converted *r, const options *o, by_str *stops) {
     r->conversation.thinking = o->stage != BY_STAGE_NONE;
     r->echo.temperature = r->echo.top_p = 1;
     for (int i = 0; i < o->stops.n; i++) stops[i] = by_str_z(o->stops.items[i]);
-    r->parsing = (by_parser_opts){.parse_calls = !o->no_calls,
+    r->parsing = (by_parser_opts){.parse_calls = o->calls,
                                   .starts_in_calls = o->calls_open,
                                   .json_output = o->json_output,
                                   .eager = o->profile == BY_API_SERVER,
@@ -169,7 +169,7 @@ static by_status run(const options *o, by_arena *arena, by_err *err) {
 int by_cmd_parse(int argc, char **argv) {
     const by_usage usage = {"parse", "[flags] [FILE]",
                             "Splits a model's output (FILE or standard input) into reasoning, content and tool calls.\n"};
-    options o = {.input = "-", .stage = BY_STAGE_REASONING_START, .profile = BY_API_SERVER};
+    options o = {.input = "-", .calls = true, .stage = BY_STAGE_REASONING_START, .profile = BY_API_SERVER};
     const by_flag flags[] = {
         {"--api", BY_FLAG_CHOICE, &o.api, .help = "print the object of this API instead of plain text", .choices = APIS},
         {"--events", BY_FLAG_BOOL, &o.events, .help = "print the API's server-sent events (chat without --api)"},
@@ -177,7 +177,7 @@ int by_cmd_parse(int argc, char **argv) {
         {"--stage", BY_FLAG_CHOICE, &o.stage, .help = "where the prompt left off: none = thinking is off",
          .choices = "none|reasoning_start|reasoning_continuation|content_continuation"},
         {"--stop", BY_FLAG_LIST, &o.stops, .help = "stop string; may repeat"},
-        {"--no-calls", BY_FLAG_BOOL, &o.no_calls, .help = "tool call markup is text"},
+        {"--no-calls", BY_FLAG_BOOL, &o.calls, .help = "tool call markup is text"},
         {"--calls-open", BY_FLAG_BOOL, &o.calls_open, .help = "the prompt has opened the block of calls"},
         {"--json-output", BY_FLAG_BOOL, &o.json_output, .help = "JSON mode: keep only fenced or bare JSON"},
         {"--finish", BY_FLAG_CHOICE, &o.finish, .help = "why the model stopped", .choices = "stop|length|content_filter"},

@@ -54,9 +54,9 @@ by_status by_conform_ids(int32_t **ids, const by_json *list, by_arena *arena, by
     return BY_OK;
 }
 
-by_finish by_conform_finish(by_str word) {
-    if (by_str_eqz(word, "length")) return BY_FINISH_LENGTH;
-    return by_str_eqz(word, "content_filter") ? BY_FINISH_FILTER : BY_FINISH_STOP;
+by_answer_reason by_conform_finish(by_str word) {
+    if (by_str_eqz(word, "length")) return BY_REASON_LENGTH;
+    return by_str_eqz(word, "content_filter") ? BY_REASON_FILTER : BY_REASON_STOP;
 }
 
 /* ---- the result ---- */

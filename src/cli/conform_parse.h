@@ -17,6 +17,6 @@ by_status by_conform_row_tok(by_conform *c, const by_json *input, by_answer_opts
 by_status by_conform_ids(int32_t **ids, const by_json *list, by_arena *arena, by_err *err);
 
 /* "stop", "length", "content_filter". */
-by_finish by_conform_finish(by_str word);
+by_answer_reason by_conform_finish(by_str word);
 
 #endif

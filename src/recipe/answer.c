@@ -376,10 +376,10 @@ static by_status end_input(by_answer *a, by_answer_end_kind kind, by_err *err) {
     return end(a, kind, err);
 }
 
-by_status by_answer_finish(by_answer *a, by_finish reason, by_err *err) {
+by_status by_answer_finish(by_answer *a, by_answer_reason reason, by_err *err) {
     BY_TRY(check_open(a, err));
-    by_answer_end_kind kind = reason == BY_FINISH_LENGTH   ? BY_END_LENGTH
-                              : reason == BY_FINISH_FILTER ? BY_END_FILTER
+    by_answer_end_kind kind = reason == BY_REASON_LENGTH   ? BY_END_LENGTH
+                              : reason == BY_REASON_FILTER ? BY_END_FILTER
                               : by_parser_calls(a->parser) ? BY_END_CALLS
                                                            : BY_END_STOP;
     return close_on(a, end_input(a, kind, err), err);

@@ -31,7 +31,7 @@ typedef struct by_answer_usage {
 } by_answer_usage;
 
 /* Why the backend stopped. */
-typedef enum by_finish { BY_FINISH_STOP, BY_FINISH_LENGTH, BY_FINISH_FILTER } by_finish;
+typedef enum by_answer_reason { BY_REASON_STOP, BY_REASON_LENGTH, BY_REASON_FILTER } by_answer_reason;
 
 /* How the answer ended. CALLS is STOP after at least one call; input that ends without a finish is STOP, calls or not. */
 typedef enum by_answer_end_kind {
@@ -116,7 +116,7 @@ by_status by_answer_tokens(by_answer *a, const int32_t *ids, size_t n, const by_
                            by_err *err);
 
 /* The backend's reason; the answer ends here. */
-by_status by_answer_finish(by_answer *a, by_finish reason, by_err *err);
+by_status by_answer_finish(by_answer *a, by_answer_reason reason, by_err *err);
 
 /* The input ends; after a finish this does nothing. */
 by_status by_answer_end_input(by_answer *a, by_err *err);

@@ -97,7 +97,7 @@ static void control_tokens_are_not_shown(void **state) {
     by_answer *a = open_answer(&opts);
     push_text_ids(a, "The sky");
     push_text_ids(a, "<｜begin▁of▁sentence｜> is<｜User｜><think> blue<｜latest_reminder｜>.");
-    assert_int_equal(by_answer_finish(a, BY_FINISH_STOP, NULL), BY_OK);
+    assert_int_equal(by_answer_finish(a, BY_REASON_STOP, NULL), BY_OK);
     assert_buf(&rec.content, "The sky is blue.");
     by_answer_destroy(a);
 
@@ -105,7 +105,7 @@ static void control_tokens_are_not_shown(void **state) {
     clear();
     a = open_answer(&opts);
     push_text_ids(a, "<｜ref｜>cat<｜/ref｜>");
-    assert_int_equal(by_answer_finish(a, BY_FINISH_STOP, NULL), BY_OK);
+    assert_int_equal(by_answer_finish(a, BY_REASON_STOP, NULL), BY_OK);
     assert_buf(&rec.content, "<｜ref｜>cat<｜/ref｜>");
     by_answer_destroy(a);
 }
@@ -122,7 +122,7 @@ static void an_end_token_cuts_what_follows(void **state) {
     const int32_t block[] = {x, end, x, eos, x, x}; /* accepted together */
     assert_int_equal(by_answer_tokens(a, block, 6, NULL, 0, NULL), BY_OK);
     assert_int_equal(by_answer_tokens(a, block, 6, NULL, 0, NULL), BY_OK);
-    assert_int_equal(by_answer_finish(a, BY_FINISH_STOP, NULL), BY_OK);
+    assert_int_equal(by_answer_finish(a, BY_REASON_STOP, NULL), BY_OK);
     assert_buf(&rec.reasoning, "x");
     assert_buf(&rec.content, "x");
     assert_int_equal(rec.end.usage.completion_tokens, 4); /* to the end token, with it */
@@ -143,7 +143,7 @@ static void reasoning_counts_stay_below_completion(void **state) {
     opts.n_end_ids = 1;
     by_answer *a = open_answer(&opts);
     assert_int_equal(by_answer_tokens(a, block, 5, NULL, 0, NULL), BY_OK);
-    assert_int_equal(by_answer_finish(a, BY_FINISH_STOP, NULL), BY_OK);
+    assert_int_equal(by_answer_finish(a, BY_REASON_STOP, NULL), BY_OK);
     assert_int_equal(rec.end.usage.completion_tokens, 2);
     assert_true(rec.end.usage.reasoning_tokens <= rec.end.usage.completion_tokens);
     by_answer_destroy(a);
@@ -165,7 +165,7 @@ static void bytes_of_a_character_over_tokens(void **state) {
             if (broken) ids[n++] = by_tok_find_bytes(tok, BY_STR("\xe6"));
             for (size_t i = 0; i < n; i += together ? n : 1)
                 assert_int_equal(by_answer_tokens(a, ids + i, together ? n : 1, NULL, 0, NULL), BY_OK);
-            assert_int_equal(by_answer_finish(a, BY_FINISH_STOP, NULL), BY_OK);
+            assert_int_equal(by_answer_finish(a, BY_REASON_STOP, NULL), BY_OK);
             by_buf want = {0};
             by_buf_printf(&want, "%s%s", text, broken ? "\xef\xbf\xbd" : "");
             assert_buf(&rec.content, by_buf_z(&want));
@@ -202,7 +202,7 @@ static void typed_markup_stays_text(void **state) {
     by_tok_ids_deinit(&ids);
     push_text_ids(a, "</think>\n\nok\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n"
                      "<｜DSML｜ parameter name=\"a\" string=\"true\">v</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>");
-    assert_int_equal(by_answer_finish(a, BY_FINISH_STOP, NULL), BY_OK);
+    assert_int_equal(by_answer_finish(a, BY_REASON_STOP, NULL), BY_OK);
     assert_buf(&rec.reasoning, "write </think> here");
     assert_buf(&rec.content, "ok");
     assert_buf(&rec.args, "{\"a\": \"v\"}");
@@ -219,7 +219,7 @@ static void calls_out_of_order_are_refused(void **state) {
     by_answer_opts opts = {.parser = {.stage = BY_STAGE_NONE}};
     by_answer *a = open_answer(&opts);
     assert_int_equal(by_answer_text(a, BY_STR("a"), 1, NULL), BY_OK);
-    assert_int_equal(by_answer_finish(a, BY_FINISH_LENGTH, NULL), BY_OK);
+    assert_int_equal(by_answer_finish(a, BY_REASON_LENGTH, NULL), BY_OK);
     assert_int_equal(rec.end.kind, BY_END_LENGTH);
     assert_true(by_answer_finished(a));
     assert_int_equal(by_answer_text(a, BY_STR("a"), 1, &err), BY_EINVAL);
@@ -281,7 +281,7 @@ static void every_allocation_may_fail(void **state) {
                 by_logprob lp = {-0.5f, top, 2};
                 status = by_answer_tokens(a, ids.ids + i, 1, &lp, 1, NULL);
             }
-            if (status == BY_OK) status = by_answer_finish(a, BY_FINISH_STOP, NULL);
+            if (status == BY_OK) status = by_answer_finish(a, BY_REASON_STOP, NULL);
             by_alloc_fail_nth(0);
             by_answer_destroy(a);
             bool sink_failed = rec.reasoning.failed || rec.content.failed || rec.args.failed || rec.log.failed ||

@@ -36,7 +36,7 @@ static by_api_stream *open_stream(const by_api_converted *request, by_api_stream
     return s;
 }
 static void text(by_api_stream *s, const char *z) { assert_int_equal(by_api_stream_text(s, by_str_z(z), 1, NULL), BY_OK); }
-static void finish(by_api_stream *s) { assert_int_equal(by_api_stream_finish(s, BY_FINISH_STOP, NULL), BY_OK); }
+static void finish(by_api_stream *s) { assert_int_equal(by_api_stream_finish(s, BY_REASON_STOP, NULL), BY_OK); }
 static void assert_events(const char *want) { assert_string_equal(by_buf_z(&events), want); }
 static void assert_whole(by_api_stream *s, const char *want) {
     by_buf b = {0};
@@ -263,7 +263,7 @@ static by_status run_all(const by_api_converted *r, by_buf *whole) {
         size_t n = sizeof answer_text - 1 - i;
         status = by_api_stream_text(s, by_str_of(answer_text + i, n < 7 ? n : 7), 1, NULL);
     }
-    if (status == BY_OK) status = by_api_stream_finish(s, BY_FINISH_STOP, NULL);
+    if (status == BY_OK) status = by_api_stream_finish(s, BY_REASON_STOP, NULL);
     if (status == BY_OK) status = by_api_stream_write_whole(s, whole, NULL);
     by_api_stream_destroy(s);
     return status;
