@@ -21,15 +21,16 @@ static const by_part step_parts[] = {BY_PART_HEAD,    BY_PART_ATTENTION, BY_PART
                                      BY_PART_INDEXER, BY_PART_ROUTER,    BY_PART_SHARED_EXPERT,
                                      BY_PART_HYPER,   BY_PART_NORMS,     BY_PART_ENGRAM_PROJECTION};
 
-static void add_up(by_inspection *in) {
+static by_status add_up(by_inspection *in, by_err *err) {
     const by_config *c = &in->config;
     by_tensor_table_sum(c, &in->sums);
     in->resident_bytes = in->sums.bytes_total - in->sums.bytes[BY_PART_ENGRAM_TABLE];
     for (size_t i = 0; i < sizeof step_parts / sizeof step_parts[0]; i++)
         in->step_fixed_bytes += in->sums.bytes[step_parts[i]];
     in->step_expert_bytes = in->sums.bytes[BY_PART_EXPERTS] / c->n_experts * c->n_experts_per_token;
-    by_footprint_of(c, c->draft.block_size, &in->footprint);
+    BY_TRY(by_footprint_of(c, c->draft.block_size, &in->footprint, err));
     by_footprint_plan(&in->footprint, in->ctx_size, in->n_seqs, &in->plan);
+    return BY_OK;
 }
 
 static by_status gather(by_inspection *in, const options *opts, by_problems *problems, by_err *err) {
@@ -39,8 +40,7 @@ static by_status gather(by_inspection *in, const options *opts, by_problems *pro
     in->ctx_size = opts->ctx_size;
     if (!opts->ctx_given && in->ctx_size > in->config.max_positions) in->ctx_size = in->config.max_positions;
     in->n_seqs = opts->n_seqs;
-    add_up(in);
-    return BY_OK;
+    return add_up(in, err);
 }
 
 static void print_problems(const by_usage *usage, const char *dir, const by_problems *problems) {

@@ -120,17 +120,17 @@ static void put_caches(by_json_out *o, const by_footprint *f) {
     by_json_out_key(o, "caches");
     by_json_out_object_begin(o);
     by_json_out_key(o, "token_bytes");
-    by_json_out_double(o, (double)f->token_bytes_num / (double)f->token_bytes_den);
+    by_json_out_double(o, f->token_bytes);
     put_int(o, "kv_record_bytes", f->kv_record);
     put_int(o, "index_record_bytes", f->index_record);
     put_int(o, "window_record_bytes", f->window_record);
-    put_int(o, "block_tokens", BY_BLOCK_TOKENS);
-    put_int(o, "block_bytes", f->block_bytes);
-    put_int(o, "rings", f->n_rings);
-    put_int(o, "ring_tokens", f->ring_tokens);
-    put_int(o, "ring_bytes", f->ring_bytes);
+    put_int(o, "block_tokens", BY_KV_BLOCK_TOKENS);
+    put_int(o, "block_bytes", f->layout.block_bytes);
+    put_int(o, "rings", f->layout.spec.n_rings);
+    put_int(o, "ring_tokens", f->layout.ring_len);
+    put_int(o, "ring_bytes", f->layout.ring_bytes);
     put_int(o, "tail_bytes", f->tail_bytes);
-    put_int(o, "sequence_bytes", f->slot_bytes);
+    put_int(o, "sequence_bytes", f->layout.slot_bytes);
     by_json_out_object_end(o);
 }
 

@@ -128,14 +128,13 @@ static void weights(const by_inspection *in, by_buf *out) {
 
 static void memory(const by_inspection *in, by_buf *out) {
     const by_footprint *f = &in->footprint;
+    const by_kv_layout *l = &f->layout;
     const by_memory_plan *p = &in->plan;
     by_buf_push_z(out, "\nCaches\n");
-    line(out, "per token", "%g B (%s B in a block of %d tokens: %s B)",
-         (double)f->token_bytes_num / (double)f->token_bytes_den,
-         count((f->block_bytes + BY_BLOCK_TOKENS - 1) / BY_BLOCK_TOKENS).text, BY_BLOCK_TOKENS,
-         count(f->block_bytes).text);
-    line(out, "per sequence", "%s B (%d windows of %" PRId64 " tokens, %s B of open entries)",
-         count(f->slot_bytes).text, f->n_rings, f->ring_tokens, count(f->tail_bytes).text);
+    line(out, "per token", "%g B (%s B for a block of %d tokens)", f->token_bytes, count(l->block_bytes).text,
+         BY_KV_BLOCK_TOKENS);
+    line(out, "per sequence", "%s B (%d windows of %d tokens, %s B of open entries)", count(l->slot_bytes).text,
+         l->spec.n_rings, l->ring_len, count(f->tail_bytes).text);
     line(out, "records", "KV %" PRId64 " B, index key %" PRId64 " B, window %" PRId64 " B", f->kv_record,
          f->index_record, f->window_record);
     by_buf_printf(out, "\nMemory for %s sequence%s of %s tokens\n", count(in->n_seqs).text, in->n_seqs == 1 ? "" : "s",

@@ -3,45 +3,45 @@
 
 #include <string.h>
 
-static int64_t round_up(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
+_Static_assert(BY_KV_SOURCES_MAX >= BY_LIMIT_SOURCES, "every accepted configuration fits a cache layout");
 
-static int64_t gcd(int64_t a, int64_t b) {
-    return b ? gcd(b, a % b) : a;
-}
-static int64_t lcm(int64_t a, int64_t b) {
-    return a / gcd(a, b) * b;
-}
-
-void by_footprint_of(const by_config *c, int n_draft_tokens, by_footprint *out) {
-    by_footprint *f = out;
-    memset(f, 0, sizeof *f);
-    int64_t d = c->head_dim, x = c->index_head_dim, backtrack = (int64_t)n_draft_tokens + 1, content = 0;
-    f->window_record = d + d / 32;
-    f->kv_record = c->fp4_sparse_kv ? d / 2 + d / 16 : f->window_record;
-    f->index_record = x / 2 + x / 32;
-    f->token_bytes_den = 2;
-    for (int l = 0; l < c->n_layers; l++) {
-        if (!c->layers[l].is_kv_source) continue;
-        int64_t ratio = c->layers[l].ratio, entries = BY_BLOCK_TOKENS / ratio;
-        f->token_bytes_num += f->token_bytes_den / ratio * (f->kv_record + f->index_record);
-        content += round_up(entries * f->index_record, 32) + round_up(entries * f->kv_record, 32);
-        if (ratio == 2) f->tail_bytes += (ratio + backtrack - 1) * 2 * d * 4;
+void by_config_kv_spec(by_kv_spec *out, const by_config *c, bool quantised, int32_t backtrack) {
+    *out = (by_kv_spec){.n_rings = c->n_layers + c->draft.n_layers,
+                        .head_dim = c->head_dim,
+                        .index_dim = c->index_head_dim,
+                        .window = c->window,
+                        .backtrack = backtrack,
+                        .ring_rec = BY_REC_F32,
+                        .main_rec = BY_REC_F32,
+                        .index_rec = BY_REC_F32};
+    if (quantised) {
+        out->ring_rec = BY_REC_FP8;
+        out->main_rec = c->fp4_sparse_kv ? BY_REC_FP4 : BY_REC_FP8;
+        out->index_rec = BY_REC_IX4;
     }
-    f->block_bytes = round_up(content, lcm(128, f->kv_record));
-    f->backtrack = backtrack;
-    f->ring_tokens = c->window + backtrack;
-    f->ring_bytes = f->ring_tokens * f->window_record;
-    f->n_rings = c->n_layers + c->draft.n_layers;
-    f->slot_bytes = round_up(f->n_rings * f->ring_bytes + f->tail_bytes, lcm(32, f->window_record));
+    for (int l = 0; l < c->n_layers; l++)
+        if (c->layers[l].is_kv_source) out->source_ratio[out->n_sources++] = c->layers[l].ratio;
+}
+
+by_status by_footprint_of(const by_config *c, int n_draft_tokens, by_footprint *out, by_err *err) {
+    by_kv_spec spec;
+    by_config_kv_spec(&spec, c, true, n_draft_tokens + 1);
+    memset(out, 0, sizeof *out);
+    BY_TRY(by_kv_layout_make(&out->layout, &spec, err));
+    out->window_record = by_rec_bytes(spec.ring_rec, spec.head_dim);
+    out->kv_record = by_rec_bytes(spec.main_rec, spec.head_dim);
+    out->index_record = by_rec_bytes(spec.index_rec, spec.index_dim);
+    out->token_bytes = (double)out->layout.token_bytes_x128 / BY_KV_BLOCK_TOKENS;
+    out->tail_bytes = out->layout.n_tails * out->layout.tail_bytes;
+    return BY_OK;
 }
 
 void by_footprint_plan(const by_footprint *f, int64_t n_tokens, int64_t n_seqs, by_memory_plan *out) {
+    const by_kv_layout *l = &f->layout;
     /* the newest token and the drafts have their places before they are committed */
-    int64_t per_seq = round_up(n_tokens + f->backtrack, BY_BLOCK_TOKENS) / BY_BLOCK_TOKENS;
-    out->n_blocks = f->block_bytes > 0 ? per_seq * n_seqs + 1 : 0;
+    int64_t per_seq = by_kv_blocks_for(n_tokens + l->spec.backtrack);
+    out->n_blocks = l->block_bytes > 0 ? per_seq * n_seqs + 1 : 0;
     out->n_slots = n_seqs * 6 / 5 + 1;
-    out->block_bytes = out->n_blocks * f->block_bytes;
-    out->slot_bytes = out->n_slots * f->slot_bytes;
+    out->block_bytes = out->n_blocks * l->block_bytes;
+    out->slot_bytes = out->n_slots * l->slot_bytes;
 }

@@ -2,40 +2,30 @@
  *
  * Two kinds of memory: blocks of 128 tokens hold what grows with the context (compressed KV and index keys of the KV
  * source layers), a state slot per sequence holds what does not (window rings of all layers, open pairs of the
- * compressors).
- *
- *   block  [ index keys of each KV source | compressed KV of each KV source | pad ]     each part padded to 32 bytes,
- * the block to a common multiple of 128 and the KV record slot   [ rings of the trunk layers | rings of the draft
- * layers | compressor tails ]  padded to a common multiple of 32 and the window record; a ring has window + backtrack
- * records
- *
- * Plain arithmetic, no state. Source: the cache layout of the engine; tests/unit/test_footprint.c has its published
- * sums. */
+ * compressors). Their layout is kv/kv.h's; this part knows which layers of a configuration own what. Plain arithmetic. */
 #ifndef BY_MODEL_FOOTPRINT_H
 #define BY_MODEL_FOOTPRINT_H
 
 #include <stdint.h>
 
+#include "kv/kv.h"
 #include "model/config.h"
 
-#define BY_BLOCK_TOKENS 128 /* tokens of one KV block */
+/* What the caches of a configuration must hold. quantised: the record formats of the deployed model, else fp32.
+ * backtrack: tokens that may be rolled back, the drafts of a step and one. */
+void by_config_kv_spec(by_kv_spec *out, const by_config *c, bool quantised, int32_t backtrack);
 
 typedef struct by_footprint {
-    int64_t window_record;                    /* bytes of one window KV entry: E4M3 and one scale per 32 */
-    int64_t kv_record;                        /* of one compressed KV entry */
-    int64_t index_record;                     /* of one index key */
-    int64_t token_bytes_num, token_bytes_den; /* long-range bytes per token before padding, as a fraction */
-    int64_t block_bytes;
-    int64_t backtrack;   /* positions that may be taken back: drafts + 1 */
-    int64_t ring_tokens; /* window + backtrack */
-    int64_t ring_bytes;  /* one layer */
-    int64_t tail_bytes;  /* compressor tails of one sequence */
-    int64_t slot_bytes;
-    int n_rings; /* trunk and draft layers */
+    by_kv_layout layout;   /* of blocks and slots, quantised records */
+    int64_t window_record; /* bytes of one window KV entry: E4M3 and one scale per 32 */
+    int64_t kv_record;     /* of one compressed KV entry */
+    int64_t index_record;  /* of one index key */
+    double token_bytes;    /* long-range bytes per token before padding */
+    int64_t tail_bytes;    /* compressor tails of one sequence */
 } by_footprint;
 
-/* n_draft_tokens: drafts of one step, 0..BY_LIMIT_DRAFT_BLOCK. */
-void by_footprint_of(const by_config *c, int n_draft_tokens, by_footprint *out);
+/* n_draft_tokens: drafts of one step, 0..BY_LIMIT_DRAFT_BLOCK. Errors: those of by_kv_layout_make. */
+by_status by_footprint_of(const by_config *c, int n_draft_tokens, by_footprint *out, by_err *err);
 
 typedef struct by_memory_plan {
     int64_t n_blocks, n_slots;       /* block 0 and slot 0 included, which hold no data */

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "model/engram_hash.h"
+#include "model/footprint.h"
 #include "model/rope_freq.h"
 #include "tok/token_map.h"
 
@@ -134,16 +135,7 @@ void by_model_close(by_model *m) {
 }
 
 by_status by_model_kv_layout(by_kv_layout *out, const by_model *m, int32_t backtrack, by_err *err) {
-    const by_config *c = &m->cfg;
-    by_kv_spec s = {.n_rings = c->n_layers + c->draft.n_layers, .head_dim = c->head_dim, .index_dim = c->index_head_dim,
-                    .window = c->window, .backtrack = backtrack, .ring_rec = BY_REC_F32, .main_rec = BY_REC_F32,
-                    .index_rec = BY_REC_F32};
-    if (m->quant) {
-        s.ring_rec = BY_REC_FP8;
-        s.main_rec = c->fp4_sparse_kv ? BY_REC_FP4 : BY_REC_FP8;
-        s.index_rec = BY_REC_IX4;
-    }
-    for (int l = 0; l < c->n_layers; l++)
-        if (c->layers[l].is_kv_source) s.source_ratio[s.n_sources++] = c->layers[l].ratio;
+    by_kv_spec s;
+    by_config_kv_spec(&s, &m->cfg, m->quant, backtrack);
     return by_kv_layout_make(out, &s, err);
 }

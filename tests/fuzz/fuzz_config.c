@@ -55,9 +55,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         (void)by_tensor_table_walk(&c, visit, &n, NULL);
         by_footprint f;
         by_memory_plan plan;
-        by_footprint_of(&c, c.draft.block_size, &f);
+        must(by_footprint_of(&c, c.draft.block_size, &f, &err) == BY_OK);
         by_footprint_plan(&f, c.max_positions, 1, &plan);
-        must(f.slot_bytes > 0 && plan.slot_bytes > 0 && plan.block_bytes >= 0);
+        must(f.layout.slot_bytes > 0 && plan.slot_bytes > 0 && plan.block_bytes >= 0);
     }
     by_problems_deinit(&problems);
     return 0;
