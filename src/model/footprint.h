@@ -1,8 +1,8 @@
 /* footprint.h - how much memory the caches of a model take, from its layer kinds alone.
  *
  * Two kinds of memory: blocks of 128 tokens hold what grows with the context (compressed KV and index keys of the KV
- * source layers), a state slot per sequence holds what does not (window rings of all layers, open pairs of the
- * compressors). Their layout is kv/kv.h's; this part knows which layers of a configuration own what. Plain arithmetic. */
+ * source layers), a state slot per sequence holds what does not (window rings of all layers, open pairs of compressors).
+ * Their layout is kv/kv.h's; this part knows which layers of a configuration own what. Plain arithmetic. */
 #ifndef BY_MODEL_FOOTPRINT_H
 #define BY_MODEL_FOOTPRINT_H
 

@@ -20,36 +20,35 @@ static const char *const values[] = {"0",     "1",     "2",          "3",       
                                      "65536", "65537", "4294967296", "0.5",       "1e3", "null", "true",
                                      "\"4\"", "[]",    "[0]",        "[1, 2, 3]", "{}"};
 
-/* Start and length of the k-th number of the text; false behind the last one. */
-static bool nth_number(by_str text, int k, size_t *at, size_t *len) {
+typedef struct {
+    size_t at, len;
+} span;
+
+/* Places of the numbers outside strings. */
+static int find_numbers(by_str text, span out[1024]) {
     bool string = false;
-    for (size_t i = 0; i < text.len; i++) {
+    int n = 0;
+    for (size_t i = 0; i < text.len && n < 1024; i++) {
         if (text.ptr[i] == '"') string = !string;
-        if (string || !strchr("-0123456789", text.ptr[i]) || text.ptr[i] == '\0') continue;
-        size_t n = 1;
-        while (i + n < text.len && strchr("0123456789.eE+-", text.ptr[i + n]) && text.ptr[i + n])
-            n++;
-        if (k-- == 0) {
-            *at = i;
-            *len = n;
-            return true;
-        }
-        i += n - 1;
+        if (string || text.ptr[i] == '\0' || !strchr("-0123456789", text.ptr[i])) continue;
+        size_t len = 1;
+        while (i + len < text.len && text.ptr[i + len] && strchr("0123456789.eE+-", text.ptr[i + len])) len++;
+        out[n++] = (span){i, len};
+        i += len - 1;
     }
-    return false;
+    return n;
 }
 
 static void replace_one(by_buf *text, by_rng *rng) {
-    size_t at, len;
-    int n = 0;
-    while (nth_number(by_buf_str(text), n, &at, &len))
-        n++;
-    if (n == 0 || !nth_number(by_buf_str(text), (int)by_rng_below(rng, (uint64_t)n), &at, &len)) return;
+    static span numbers[1024];
+    int n = find_numbers(by_buf_str(text), numbers);
+    if (n == 0) return;
+    span s = numbers[by_rng_below(rng, (uint64_t)n)];
     const char *value = values[by_rng_below(rng, sizeof values / sizeof values[0])];
     by_buf out = {0};
-    by_buf_push(&out, text->ptr, at);
+    by_buf_push(&out, text->ptr, s.at);
     by_buf_push_z(&out, value);
-    by_buf_push(&out, text->ptr + at + len, text->len - at - len);
+    by_buf_push(&out, text->ptr + s.at + s.len, text->len - s.at - s.len);
     by_buf_deinit(text);
     *text = out;
 }
