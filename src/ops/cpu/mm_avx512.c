@@ -1,0 +1,16 @@
+/* mm_avx512.c - f32 cores with 16 lanes. Compiled with AVX-512 F, BW, VL, DQ. */
+#include "ops/cpu/cpu_mm.h"
+#include "ops/formats.h"
+
+#include "ops/cpu/mm_avx512.h"
+
+#define MM_MT 8
+#define MM_R(m) ((m) == 1 ? 8 : (m) == 2 ? 4 : 2)
+#include "ops/cpu/mm_f32.h"
+
+const by_mm_kernels by_mm_avx512 = {
+    .isa = BY_ISA_AVX512,
+    .mt = MM_MT,
+    .f32 = {core_fp4_f32, core_fp8_f32, core_bf16_f32, core_f32_f32},
+    .pack = pack_f32,
+};
