@@ -114,6 +114,8 @@ static void read_rope_scaling(by_config_reader *r, by_config *c) {
         {"beta_slow", offsetof(by_rope_scaling, beta_slow), 1e-6, 1e6},
     };
     const by_json *v = by_config_find(r, r->text, "rope_scaling", BY_KEY_OPTIONAL);
+    if (!v && by_config_find(r, r->text, "rope_parameters", BY_KEY_OPTIONAL)) /* silently plain would be wrong far out */
+        by_problems_add(r->problems, "rope_parameters: this newer form is not supported, rope_scaling is expected");
     if (!v) return;
     if (v->type != BY_JSON_OBJECT) {
         by_config_wrong_type(r, "rope_scaling", "null or an object", v);

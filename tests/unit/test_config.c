@@ -404,6 +404,14 @@ static void several_problems_are_reported_together(void **state) {
     by_problems_deinit(&problems);
 }
 
+static void a_newer_spelling_of_rope_is_not_passed_over(void **state) {
+    (void)state;
+    static const pair over[] = {{"rope_scaling", NULL}, {"rope_parameters", "{\"rope_type\": \"yarn\"}"}};
+    by_err err = {0};
+    assert_int_equal(parse(&g_config, over, COUNT(over), NULL, &err), BY_EFORMAT);
+    assert_non_null(strstr(err.msg, "rope_parameters"));
+}
+
 static void more_experts_than_tensors_are_refused(void **state) {
     (void)state;
     static const pair over[] = {{"n_routed_experts", "65536"}, {"dspark_n_routed_experts", "65536"}};
@@ -503,6 +511,7 @@ int main(void) {
         cmocka_unit_test(a_window_only_model_needs_no_index_keys),
         cmocka_unit_test(each_bad_value_is_refused_with_its_key),
         cmocka_unit_test(several_problems_are_reported_together),
+        cmocka_unit_test(a_newer_spelling_of_rope_is_not_passed_over),
         cmocka_unit_test(more_experts_than_tensors_are_refused),
         cmocka_unit_test(text_that_is_not_a_json_object_is_refused),
         cmocka_unit_test(a_missing_file_names_its_path),
