@@ -1,6 +1,7 @@
 /* main.c - picks the command. Also refuses environment names with our prefix that are not known, since a misspelt one
  * would be ignored silently. */
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,8 +50,7 @@ static int check_environment(void) {
     return 0;
 }
 
-int main(int argc, char **argv) {
-    signal(SIGPIPE, SIG_IGN); /* a closed output is an error of one write, not the end of the process */
+static int run_command(int argc, char **argv) {
     int bad = check_environment();
     if (bad) return bad;
     if (argc < 2) return usage(stderr);
@@ -74,4 +74,15 @@ int main(int argc, char **argv) {
     fprintf(stderr, "bathyc: unknown command '%s'%s%s%s\n", name, near ? "; did you mean '" : "", near ? near : "",
             near ? "'?" : "");
     return 2;
+}
+
+int main(int argc, char **argv) {
+    signal(SIGPIPE, SIG_IGN); /* a closed output is an error of one write, not the end of the process */
+    int code = run_command(argc, argv);
+    bool lost = ferror(stdout) != 0;
+    if (fflush(stdout) != 0 || lost) { /* results that nobody got must not look like success */
+        if (code == 0) fprintf(stderr, "bathyc: cannot write to standard output\n");
+        if (code == 0) code = 1;
+    }
+    return code;
 }

@@ -77,6 +77,7 @@ typedef struct by_sched_opts {
     by_prefill_policy policy;
 } by_sched_opts;
 
+/* The defaults of the flags. */
 by_sched_opts by_sched_opts_default(void);
 
 /* One sequence's share of a step. */

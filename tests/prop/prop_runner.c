@@ -247,7 +247,9 @@ static void swap(engine *e, int cases) {
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 
 static const char *model_path(int i) {
-    return i == 0 ? by_source_path("models/tiny") : i == 1 ? by_golden_path("model/tiny_a/checkpoint") : by_golden_path("model/tiny_b/checkpoint");
+    return i == 0   ? by_source_path("models/tiny")
+           : i == 1 ? by_golden_path("model/tiny_a/checkpoint")
+                    : by_golden_path("model/tiny_b/checkpoint");
 }
 
 static int cases_for(const by_test_backend *b, int model) {

@@ -1,0 +1,227 @@
+/* test_program.c - the command line as a user meets it: help, wrong usage, odd environments, broken pipes, full disks,
+ * unreadable and malformed input. Runs over every command that `bathyc help` lists. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "support/golden.h"
+#include "support/process.h"
+#include "support/temp.h"
+
+#define COMMANDS_MAX 64
+
+static char commands[COMMANDS_MAX][32];
+static int n_commands;
+
+static int list_commands(void **state) {
+    (void)state;
+    by_process_result r = by_bathyc(NULL, "help", NULL);
+    char *rest = r.out, *line;
+    while ((line = strsep(&rest, "\n")))
+        if (strncmp(line, "  ", 2) == 0 && n_commands < COMMANDS_MAX &&
+            sscanf(line, "  %31[a-z0-9-] ", commands[n_commands]) == 1)
+            n_commands++;
+    by_process_free(&r);
+    return n_commands >= 5 ? 0 : -1;
+}
+
+/* Fails with everything the process printed. */
+static void expect(by_process_result *r, int exit_code, const char *in_stderr, const char *what) {
+    bool ok = r->exit_code == exit_code && !r->timed_out && (!in_stderr || strstr(r->err, in_stderr));
+    if (!ok) {
+        by_process_print(r);
+        fail_msg("%s: want exit code %d and \"%s\" on stderr", what, exit_code, in_stderr ? in_stderr : "");
+    }
+    by_process_free(r);
+}
+
+static void every_command_prints_its_help(void **state) {
+    (void)state;
+    for (int i = 0; i < n_commands; i++) {
+        by_process_result a = by_bathyc(NULL, commands[i], "--help", NULL),
+                          b = by_bathyc(NULL, "help", commands[i], NULL);
+        char usage[64];
+        snprintf(usage, sizeof usage, "usage: bathyc %.31s", commands[i]);
+        if (strncmp(a.out, usage, strlen(usage)) != 0 || a.err_bytes > 0) fail_msg("%s --help: %s", commands[i], a.out);
+        assert_string_equal(a.out, b.out);
+        expect(&a, 0, NULL, commands[i]);
+        expect(&b, 0, NULL, commands[i]);
+    }
+}
+
+static void wrong_usage_exits_with_2_and_prints_nothing_else(void **state) {
+    (void)state;
+    for (int i = 0; i < n_commands; i++) {
+        by_process_result r = by_bathyc(NULL, commands[i], "--no-such-flag-at-all", NULL);
+        assert_int_equal(r.out_bytes, 0);
+        expect(&r, 2, "--no-such-flag-at-all", commands[i]);
+    }
+    by_process_result r = by_bathyc(NULL, NULL);
+    expect(&r, 2, NULL, "no command");
+    r = by_bathyc(NULL, "generat", NULL);
+    expect(&r, 2, "did you mean 'generate'", "a misspelt command");
+    r = by_bathyc(NULL, "zzz", NULL);
+    assert_null(strstr(r.err, "did you mean"));
+    expect(&r, 2, "'zzz'", "an unknown command");
+    r = by_bathyc(NULL, "help", "generat", NULL);
+    expect(&r, 2, "generat", "help for an unknown command");
+}
+
+/* Each long flag that the help names, written with one letter less, is suggested again. */
+static void a_misspelt_flag_is_suggested(void **state) {
+    (void)state;
+    int n_tried = 0;
+    for (int i = 0; i < n_commands; i++) {
+        by_process_result help = by_bathyc(NULL, commands[i], "--help", NULL);
+        char *rest = help.out, *line, flag[64], wrong[64], want[96];
+        while ((line = strsep(&rest, "\n"))) {
+            if (sscanf(line, "  %63[a-z0-9-]", flag) != 1 || strncmp(flag, "--", 2) != 0 || strlen(flag) < 8) continue;
+            if (n_tried++ % 4) continue; /* a quarter of them is enough */
+            snprintf(wrong, sizeof wrong, "%.*s", (int)strlen(flag) - 1, flag);
+            snprintf(want, sizeof want, "did you mean '%s'", flag);
+            by_process_result r = by_bathyc(NULL, commands[i], wrong, NULL);
+            expect(&r, 2, want, commands[i]);
+        }
+        by_process_free(&help);
+    }
+    assert_true(n_tried > 20);
+}
+
+static void values_out_of_range_name_the_flag(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"--threads", "0"},     {"--threads", "many"},   {"--threads", "99999999999"},
+        {"--numerics", "none"}, {"--backend", "abacus"}, {"--chunk", "0"},
+        {"--chunk", "-5"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        by_process_result r = by_bathyc(NULL, "generate", "-i", "/dev/null", cases[i][0], cases[i][1], NULL);
+        expect(&r, 2, cases[i][0], cases[i][1]);
+    }
+    by_process_result r = by_bathyc(NULL, "generate", "-i", "/dev/null", "--cpu-isa", "mmx", NULL);
+    expect(&r, 2, "cpu-isa", "an unknown instruction set");
+    r = by_bathyc(NULL, "generate", "-i", NULL);
+    expect(&r, 2, "-i", "a flag without its value");
+}
+
+static void unknown_names_of_ours_in_the_environment_are_errors(void **state) {
+    (void)state;
+    const char *misspelt[] = {"BATHYC_MODLE=x", NULL}, *odd[] = {"BATHYC_QQQQQQ=1", NULL}, *other[] = {"BATHY=1", NULL};
+    by_process_result r = by_bathyc(&(by_process_opts){.env = misspelt}, "version", NULL);
+    expect(&r, 2, "BATHYC_MODEL", "a misspelt name");
+    r = by_bathyc(&(by_process_opts){.env = odd}, "version", NULL);
+    expect(&r, 2, "BATHYC_QQQQQQ", "an unknown name");
+    r = by_bathyc(&(by_process_opts){.env = other}, "version", NULL);
+    expect(&r, 0, NULL, "a name of somebody else");
+}
+
+static void missing_and_unreadable_files_are_named(void **state) {
+    (void)state;
+    by_process_result r = by_bathyc(NULL, "generate", "-i", "/no/such/input.jsonl", NULL);
+    expect(&r, 1, "/no/such/input.jsonl", "missing input");
+    r = by_bathyc(NULL, "generate", "-i", by_source_path("models"), NULL);
+    expect(&r, 1, "models", "a folder as input");
+    r = by_bathyc(NULL, "inspect", "-m", "/no/such/model", NULL);
+    expect(&r, 1, "/no/such/model", "missing model");
+    r = by_bathyc(NULL, "inspect", "-m", by_source_path("tests"), NULL);
+    expect(&r, 1, "config.json", "a folder without a model");
+    r = by_bathyc(NULL, "generate", "-i", "/dev/null", "-o", "/no/such/folder/out.jsonl", NULL);
+    expect(&r, 1, "/no/such/folder/out.jsonl", "output into a missing folder");
+    const char *env[] = {"BATHYC_MODEL=/no/such/model", NULL};
+    r = by_bathyc(&(by_process_opts){.env = env}, "inspect", NULL);
+    expect(&r, 1, "BATHYC_MODEL", "a wrong model in the environment");
+    if (geteuid() == 0) return; /* root reads everything */
+    const char *secret = by_temp_write("secret.jsonl", "", 0);
+    assert_int_equal(chmod(secret, 0), 0);
+    r = by_bathyc(NULL, "generate", "-i", secret, NULL);
+    expect(&r, 1, "Permission denied", "unreadable input");
+}
+
+/* Lines of `generate` that are wrong in one way each; the good ones around them are answered. */
+static void bad_lines_fail_alone(void **state) {
+    (void)state;
+    static const struct {
+        const char *line, *why;
+    } bad[] = {
+        {"\xff\xfe", "UTF-8"},
+        {"{\"id\":\"b1\"", "line"},
+        {"[]", "object"},
+        {"{\"id\":\"b2\"}", "tokens"},
+        {"{\"id\":\"b3\",\"tokens\":[]}", "tokens"},
+        {"{\"id\":\"b4\",\"tokens\":[-1]}", "-1"},
+        {"{\"id\":\"b5\",\"tokens\":[5376]}", "5376"},
+        {"{\"id\":\"b6\",\"tokens\":[1.5]}", "tokens"},
+        {"{\"id\":\"b7\",\"tokens\":\"x\"}", "tokens"},
+        {"{\"id\":\"b8\",\"tokens\":[1],\"temperature\":-1}", "temperature"},
+        {"{\"id\":\"b9\",\"tokens\":[1],\"top_p\":0}", "top_p"},
+        {"{\"id\":\"b10\",\"tokens\":[1],\"top_k\":0}", "top_k"},
+        {"{\"id\":\"b11\",\"tokens\":[1],\"max_tokens\":-1}", "max_tokens"},
+        {"{\"id\":\"b12\",\"tokens\":[1],\"seed\":\"x\"}", "seed"},
+        {"{\"id\":\"b13\",\"tokens\":[1],\"ignore_eos\":1}", "ignore_eos"},
+    };
+    enum { N = sizeof bad / sizeof bad[0] };
+    by_buf in = {0};
+    for (size_t i = 0; i < N; i++)
+        by_buf_printf(&in, "{\"id\":\"good%zu\",\"tokens\":[1,2],\"max_tokens\":1,\"temperature\":0}\n%s\n", i,
+                      bad[i].line);
+    by_process_opts opts = {.input = in.ptr, .input_bytes = in.len};
+    by_process_result r = by_bathyc(&opts, "generate", "-i", "-", NULL);
+    char *rest = r.out;
+    for (size_t i = 0; i < N; i++) {
+        char *answer = strsep(&rest, "\n"), *complaint = answer ? strsep(&rest, "\n") : NULL;
+        if (!complaint || !strstr(answer, "\"tokens\":[") || !strstr(complaint, "\"error\":") ||
+            !strstr(complaint, bad[i].why)) {
+            by_process_print(&r);
+            fail_msg("bad line %zu (%s): %s", i, bad[i].line, complaint ? complaint : "no answer");
+        }
+    }
+    expect(&r, 1, NULL, "bad lines");
+    by_buf_deinit(&in);
+}
+
+static void a_closed_output_or_a_full_disk_is_an_error_and_no_signal(void **state) {
+    (void)state;
+    static const char *const cases[][4] = {{"version", NULL},
+                                           {"inspect", NULL},
+                                           {"inspect", "--json", NULL},
+                                           {"help", NULL},
+                                           {"generate", "--help", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        by_process_result r = by_bathyc(&(by_process_opts){.closed_stdout = true}, cases[i][0], cases[i][1], NULL);
+        assert_int_equal(r.signal, 0);
+        expect(&r, 1, "bathyc", cases[i][0]);
+        if (access("/dev/full", W_OK) != 0) continue;
+        char command[600];
+        snprintf(command, sizeof command, "'%s' %s %s > /dev/full", BATHYC_PROGRAM, cases[i][0],
+                 cases[i][1] ? cases[i][1] : "");
+        r = by_process_run((const char *const[]){"sh", "-c", command, NULL}, NULL);
+        expect(&r, 1, "bathyc", cases[i][0]);
+    }
+    static const char line[] = "{\"id\":\"a\",\"tokens\":[1,2],\"max_tokens\":4}\n";
+    by_process_opts opts = {.input = line, .input_bytes = sizeof line - 1, .closed_stdout = true};
+    by_process_result r = by_bathyc(&opts, "generate", "-i", "-", NULL);
+    assert_int_equal(r.signal, 0);
+    expect(&r, 1, "bathyc generate", "generate into a closed pipe");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_command_prints_its_help),
+        cmocka_unit_test(wrong_usage_exits_with_2_and_prints_nothing_else),
+        cmocka_unit_test(a_misspelt_flag_is_suggested),
+        cmocka_unit_test(values_out_of_range_name_the_flag),
+        cmocka_unit_test(unknown_names_of_ours_in_the_environment_are_errors),
+        cmocka_unit_test(missing_and_unreadable_files_are_named),
+        cmocka_unit_test(bad_lines_fail_alone),
+        cmocka_unit_test(a_closed_output_or_a_full_disk_is_an_error_and_no_signal),
+    };
+    return cmocka_run_group_tests(tests, list_commands, NULL);
+}
