@@ -52,6 +52,17 @@ bool by_tok_seam_holds(const by_tok *t, int32_t left, int32_t right, int32_t bef
     }
 }
 
+/* The same through the direct-mapped table of earlier answers: neighbours repeat as words do. */
+static inline bool seam_holds(const by_tok *t, by_tok_work *w, int32_t left, int32_t right) {
+    if (!w->seams) return by_tok_seam_holds(t, left, right, INT32_MAX);
+    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint64_t)(uint32_t)right << 1;
+    uint64_t *entry = &w->seams[key * 0x9e3779b97f4a7c15u >> (64 - BY_TOK_SEAM_BITS)];
+    if ((*entry & ~(uint64_t)1) == key) return *entry & 1;
+    bool holds = by_tok_seam_holds(t, left, right, INT32_MAX);
+    *entry = key | holds;
+    return holds;
+}
+
 /* Clears the marks of a piece; they are needed only after the first dead end, which most pieces do not have. */
 static by_status reset_dead(by_tok_work *w, size_t len, by_err *err) {
     size_t words = len / 64 + 1;
@@ -74,7 +85,7 @@ static by_status merge_linear(const by_tok *t, by_tok_work *w, const char *piece
         for (; id >= 0; id = t->made[id].shorter) {
             size_t end = at + by_tok_len(t, id);
             if (any_dead && w->dead[end >> 6] >> (end & 63) & 1) continue;
-            if (k == 0 || by_tok_seam_holds(t, out[k - 1], id, INT32_MAX)) break;
+            if (k == 0 || seam_holds(t, w, out[k - 1], id)) break;
         }
         if (id >= 0) {
             out[k++] = id;

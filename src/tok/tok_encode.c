@@ -24,12 +24,15 @@ struct by_tok_scratch {
     const by_tok *tok;
     by_tok_work work;
     cache_entry cache[1 << CACHE_BITS];
+    uint64_t seams[BY_TOK_SEAMS];
 };
 
 by_status by_tok_scratch_create(by_tok_scratch **out, const by_tok *tok, by_err *err) {
     by_tok_scratch *s = by_alloc_zero(BY_MEM_TOK, sizeof *s);
     if (!s) return BY_FAIL(err, BY_ENOMEM, "out of memory for the tokenizer's working memory");
     s->tok = tok;
+    memset(s->seams, 0xff, sizeof s->seams);
+    s->work.seams = s->seams;
     *out = s;
     return BY_OK;
 }

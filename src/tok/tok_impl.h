@@ -83,8 +83,11 @@ typedef struct by_tok_candidate {
     int32_t left, right;
 } by_tok_candidate;
 
+enum { BY_TOK_SEAM_BITS = 14, BY_TOK_SEAMS = 1 << BY_TOK_SEAM_BITS };
+
 typedef struct by_tok_work {
-    uint64_t *dead; /* bit per offset */
+    uint64_t *seams; /* [BY_TOK_SEAMS] left << 32 | right << 1 | holds, all bits set when empty; not owned; NULL: none */
+    uint64_t *dead;  /* bit per offset */
     size_t cap_dead;
     by_tok_node *nodes;
     by_tok_candidate *heap;

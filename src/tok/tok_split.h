@@ -26,6 +26,9 @@
 
 typedef const unsigned char *by_tok_at;
 
+/* BY_UC_CJK without the table. */
+static inline bool by_tok_is_cjk(uint32_t cp) { return cp - 0x4e00 <= 0x9fa5 - 0x4e00 || cp - 0x3040 <= 0x30ff - 0x3040; }
+
 /* Class of the character at p < end; *n is its length in bytes. */
 static inline by_unicode_class by_tok_class_at(by_tok_at p, uint32_t *n) {
     uint32_t c = p[0];
@@ -39,7 +42,8 @@ static inline by_unicode_class by_tok_class_at(by_tok_at p, uint32_t *n) {
     }
     if (c < 0xf0) {
         *n = 3;
-        return by_unicode_class_of((c & 0x0f) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu));
+        uint32_t cp = (c & 0x0f) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+        return by_tok_is_cjk(cp) ? BY_UC_CJK : by_unicode_class_of(cp);
     }
     *n = 4;
     return by_unicode_class_of((c & 0x07) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu));
@@ -124,9 +128,21 @@ static inline by_tok_at by_tok_skip_other(by_tok_at p, by_tok_at end) {
     return p;
 }
 
-static inline by_tok_at by_tok_skip_run(by_tok_at p, by_tok_at end, by_unicode_class want, int limit) {
+/* The rest of a group of three number characters. */
+static inline by_tok_at by_tok_skip_two_numbers(by_tok_at p, by_tok_at end) {
     uint32_t n;
-    for (int i = 0; p < end && i < limit && by_tok_class_at(p, &n) == want; i++) p += n;
+    for (int i = 0; p < end && i < 2 && by_tok_class_at(p, &n) == BY_UC_NUMBER; i++) p += n;
+    return p;
+}
+
+/* End of the run of CJK characters at p, all of three bytes. By arithmetic: the class table would cost a cache line for
+ * nearly each of 20,000 ideographs. */
+static inline by_tok_at by_tok_skip_cjk(by_tok_at p, by_tok_at end) {
+    while (end - p >= 3 && p[0] >= 0xe3 && p[0] <= 0xe9) {
+        uint32_t cp = (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+        if (!by_tok_is_cjk(cp)) break;
+        p += 3;
+    }
     return p;
 }
 
@@ -136,8 +152,8 @@ static inline by_tok_at by_tok_piece_end(by_tok_at p, by_tok_at end) {
     switch (by_tok_class_at(p, &n)) {
     case BY_UC_LETTER:
     case BY_UC_MARK: return by_tok_skip_letters(p + n, end);
-    case BY_UC_NUMBER: return by_tok_skip_run(p + n, end, BY_UC_NUMBER, 2);
-    case BY_UC_CJK: return by_tok_skip_run(p + n, end, BY_UC_CJK, INT32_MAX);
+    case BY_UC_NUMBER: return by_tok_skip_two_numbers(p + n, end);
+    case BY_UC_CJK: return by_tok_skip_cjk(p + n, end);
     case BY_UC_PUNCT:
         if (n == 1 && p + 1 < end && by_tok_is_alpha(p[1])) return by_tok_skip_alpha(p + 1, end);
         return by_tok_skip_punct(p, end);

@@ -23,6 +23,7 @@ typedef struct by_tok_trie {
 typedef struct by_tok_key {
     by_str text;   /* not empty */
     int32_t value; /* 0..BY_LIMIT_VOCAB */
+    uint64_t head; /* filled by by_tok_trie_init */
 } by_tok_key;
 
 /* Builds the trie of n keys; sorts them. Equal texts: BY_EFORMAT. Other errors: BY_ENOMEM, BY_ELIMIT. */
