@@ -74,6 +74,12 @@ typedef struct by_tok_ids {
 
 void by_tok_ids_deinit(by_tok_ids *ids);
 
+/* Makes room for n more ids behind ids->n. Errors: BY_ENOMEM. */
+by_status by_tok_ids_reserve(by_tok_ids *ids, size_t n, by_err *err);
+
+/* Appends one id. Errors: BY_ENOMEM. */
+by_status by_tok_ids_push(by_tok_ids *ids, int32_t id, by_err *err);
+
 typedef enum by_tok_mode {
     BY_TOK_PLAIN, /* added tokens in the text are ordinary text: what users type */
     BY_TOK_FULL   /* every added token found in the text becomes its id (leftmost, then longest) */

@@ -32,8 +32,7 @@ int32_t by_tok_find_added(const by_tok *t, by_str content) {
 }
 
 int32_t by_tok_find_bytes(const by_tok *t, by_str bytes) {
-    if (!t->linear || bytes.len == 0) return -1;
-    int32_t id = by_tok_trie_longest(&t->whole, bytes.ptr, bytes.len);
+    int32_t id = bytes.len ? by_tok_trie_longest(&t->whole, bytes.ptr, bytes.len) : -1;
     return id >= 0 && by_tok_len(t, id) == bytes.len ? id : -1;
 }
 

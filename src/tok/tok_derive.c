@@ -83,6 +83,24 @@ static void mark_whole(by_tok *t, const by_tok_pair *list, size_t n) {
     }
 }
 
+/* The same by the definition, for merges that are not proper. */
+static by_status mark_whole_by_merging(by_tok *t, by_err *err) {
+    by_tok_work work = {0};
+    by_tok_ids ids = {0};
+    by_status status = BY_OK;
+    for (int32_t i = 0; i < t->n_ids && status == BY_OK; i++) {
+        by_str bytes = by_tok_bytes(t, i);
+        if (!(t->flags[i] & BY_TOK_VOCAB) || t->flags[i] & BY_TOK_VERBATIM) continue;
+        ids.n = 0;
+        status = by_tok_ids_reserve(&ids, bytes.len, err);
+        if (status == BY_OK) status = by_tok_bpe(t, &work, bytes.ptr, bytes.len, ids.ids, &ids.n, err);
+        if (status == BY_OK && ids.n == 1 && ids.ids[0] == i) t->flags[i] |= BY_TOK_WHOLE;
+    }
+    by_tok_ids_deinit(&ids);
+    by_tok_work_deinit(&work);
+    return status;
+}
+
 /* ---- tries ---- */
 
 static by_status build_trie(by_tok *t, by_tok_trie *trie, uint8_t flag, by_err *err) {
@@ -127,7 +145,7 @@ by_status by_tok_derive(by_tok *t, bool plain_merges, by_err *err) {
     if (t->linear) mark_whole(t, list, n);
     by_free(list);
     BY_TRY(list_added(t, err));
-    if (!t->linear) return BY_OK;
+    if (!t->linear) BY_TRY(mark_whole_by_merging(t, err));
     BY_TRY(build_trie(t, &t->whole, BY_TOK_WHOLE, err));
     link_shorter(t);
     return BY_OK;

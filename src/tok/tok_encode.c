@@ -63,7 +63,9 @@ static inline by_status reserve(by_tok_ids *ids, size_t room, by_err *err) {
     return ids->cap - ids->n >= room ? BY_OK : grow(ids, room, err);
 }
 
-static by_status push_id(by_tok_ids *ids, int32_t id, by_err *err) {
+by_status by_tok_ids_reserve(by_tok_ids *ids, size_t n, by_err *err) { return reserve(ids, n, err); }
+
+by_status by_tok_ids_push(by_tok_ids *ids, int32_t id, by_err *err) {
     BY_TRY(reserve(ids, 1, err));
     ids->ids[ids->n++] = id;
     return BY_OK;
@@ -158,7 +160,7 @@ static by_status encode_full(encoder *e, by_str text) {
             continue;
         }
         BY_TRY(encode_plain(e, by_str_of(text.ptr + from, at - from)));
-        BY_TRY(push_id(e->out, id, e->err));
+        BY_TRY(by_tok_ids_push(e->out, id, e->err));
         at += by_tok_len(t, id);
         from = at;
     }
@@ -220,7 +222,7 @@ static by_status encode_ranges(encoder *e, by_str text, const by_tok_range *rang
         if (id < 0)
             return BY_FAIL(e->err, BY_EMISSING, "the tokenizer has no added token '%.*s'", BY_STR_ARG(spelling));
         BY_TRY(encode_plain(e, by_str_of(text.ptr + at, r.begin - at)));
-        BY_TRY(push_id(e->out, id, e->err));
+        BY_TRY(by_tok_ids_push(e->out, id, e->err));
         at = r.end;
     }
     return encode_plain(e, by_str_skip(text, at));

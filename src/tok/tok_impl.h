@@ -42,7 +42,7 @@ struct by_tok {
     uint64_t *pair_filter; /* one bit per hash value: most pairs that do not merge are told by it, from L2 */
     uint32_t filter_shift; /* the hash's top bits index the filter */
     int32_t byte_ids[256];
-    by_tok_trie whole; /* BY_TOK_WHOLE ids by bytes; only when linear */
+    by_tok_trie whole; /* BY_TOK_WHOLE ids by bytes */
     bool linear;       /* the merges allow the linear-time encoder, see tok_bpe.c */
     by_tok_trie added; /* added tokens by content */
     bool added_first[256]; /* bytes that an added token begins with */
