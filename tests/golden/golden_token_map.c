@@ -40,7 +40,7 @@ static void check_stored_map(by_tok *tok, const char *file, int32_t n, int32_t w
     int32_t *ids = calloc((size_t)n, sizeof *ids);
     for (size_t i = 0; i < (size_t)n; i++) {
         const unsigned char *p = (const unsigned char *)want.ptr + 4 * i;
-        ids[i] = (int32_t)(p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24);
+        ids[i] = (int32_t)((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
     }
     check_map(tok, ids, n, want_distinct);
     free(ids);
