@@ -13,7 +13,8 @@ struct by_conform {
     by_tok_scratch *scratch[2];
 };
 
-static const by_conform_kind *const tables[] = {by_conform_tok_kinds, by_conform_parse_kinds};
+static const by_conform_kind *const tables[] = {by_conform_tok_kinds, by_conform_parse_kinds, by_conform_recipe_kinds,
+                                                by_conform_convert_kinds};
 
 /* ---- context ---- */
 

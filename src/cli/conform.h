@@ -23,7 +23,8 @@ typedef struct by_conform_kind {
     by_status (*run)(by_conform *c, const by_json *row, const by_json *input, by_json_out *result, by_err *err);
 } by_conform_kind;
 
-extern const by_conform_kind by_conform_tok_kinds[], by_conform_parse_kinds[];
+extern const by_conform_kind by_conform_tok_kinds[], by_conform_parse_kinds[], by_conform_recipe_kinds[],
+    by_conform_convert_kinds[];
 
 /* Member of input that must have a type; errors: BY_EFORMAT, naming the field. */
 by_status by_conform_field(const by_json *input, const char *key, by_json_type type, const by_json **out, by_err *err);

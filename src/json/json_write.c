@@ -130,7 +130,7 @@ void by_json_write_double(by_buf *out, double v, by_json_style style) {
 /* ---- values ---- */
 
 static void write_container(by_buf *out, const by_json *v, by_json_style style) {
-    bool object = v->type == BY_JSON_OBJECT, wide = style == BY_JSON_PYTHON;
+    bool object = v->type == BY_JSON_OBJECT, wide = style != BY_JSON_COMPACT;
     put(out, object ? "{" : "[", 1);
     for (uint32_t i = 0; i < v->n; i++) {
         if (i) wide ? put(out, ", ", 2) : put(out, ",", 1);
@@ -159,7 +159,7 @@ void by_json_write(by_buf *out, const by_json *v, by_json_style style) {
 /* ---- incremental writer ---- */
 
 static void separate(by_json_out *o) {
-    if (o->comma) o->style == BY_JSON_PYTHON ? put(o->buf, ", ", 2) : put(o->buf, ",", 1);
+    if (o->comma) o->style != BY_JSON_COMPACT ? put(o->buf, ", ", 2) : put(o->buf, ",", 1);
     o->comma = true;
 }
 
@@ -180,7 +180,7 @@ void by_json_out_array_begin(by_json_out *o) { open_bracket(o, '['); }
 void by_json_out_array_end(by_json_out *o) { close_bracket(o, ']'); }
 
 static void after_key(by_json_out *o) {
-    o->style == BY_JSON_PYTHON ? put(o->buf, ": ", 2) : put(o->buf, ":", 1);
+    o->style != BY_JSON_COMPACT ? put(o->buf, ": ", 2) : put(o->buf, ":", 1);
     o->comma = false;
 }
 

@@ -3,7 +3,8 @@
  * The text of tool schemas and arguments inside a prompt decides token ids, so the two styles are exact:
  *   BY_JSON_PYTHON   json.dumps(v, ensure_ascii=False): ", " and ": ", floats as Python's repr (1e-07, 1e+16, 100.0)
  *   BY_JSON_COMPACT  "," and ":", floats with the exponent form below 1e-5 and from 1e16 (0.00001, 1e-6, 1e+16)
- * In both, strings escape only the quote, the backslash and U+0000..U+001F (\n \r \t \b \f, others \u00xx in lower case);
+ *   BY_JSON_WIDE     the separators of the first with the floats of the second, which is what V4 prompts hold
+ * In all, strings escape only the quote, the backslash and U+0000..U+001F (\n \r \t \b \f, others \u00xx in lower case);
  * everything else, U+007F included, stays raw. 64-bit integers are exact. A non-finite double is written as null.
  *
  * All functions append to a by_buf and report nothing: a failed growth sets out->failed (by_buf_check at the end).
@@ -18,7 +19,7 @@
 #include "base/str.h"
 #include "json/json.h"
 
-typedef enum by_json_style { BY_JSON_PYTHON, BY_JSON_COMPACT } by_json_style;
+typedef enum by_json_style { BY_JSON_PYTHON, BY_JSON_COMPACT, BY_JSON_WIDE } by_json_style;
 
 /* Appends a value and everything below it; members in order, duplicates included. Recurses as deep as the value. */
 void by_json_write(by_buf *out, const by_json *v, by_json_style style);

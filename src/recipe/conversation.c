@@ -1,4 +1,4 @@
-/* conversation.c - the words of conversation.h. */
+/* conversation.c - words and small helpers of conversation.h. */
 #include "recipe/conversation.h"
 
 #define NAME_OF(table, v) ((size_t)(v) < sizeof(table) / sizeof((table)[0]) ? (table)[v] : NULL)
@@ -47,4 +47,24 @@ bool by_recipe_text_is_empty(by_recipe_text t) {
     for (uint32_t i = 0; i < t.n; i++)
         if (t.pieces[i].image || t.pieces[i].text.len) return false;
     return true;
+}
+
+by_status by_recipe_text_with_images(by_recipe_text *out, by_arena *arena, by_str content, const by_recipe_image *images,
+                                     uint32_t n, by_str spelling, by_err *err) {
+    size_t most = by_add_size(by_mul_size(n, 2), 1);
+    by_recipe_piece *pieces = by_arena_zero(arena, by_mul_size(most, sizeof *pieces));
+    if (!pieces) return BY_FAIL(err, BY_ENOMEM, "out of memory for a message of %u images", n);
+    uint32_t at = 0, image = 0;
+    while (image < n) {
+        const char *hit = content.len ? memmem(content.ptr, content.len, spelling.ptr, spelling.len) : NULL;
+        if (!hit) break;
+        size_t before = (size_t)(hit - content.ptr);
+        if (before) pieces[at++].text = by_str_take(content, before);
+        pieces[at++].image = &images[image++];
+        content = by_str_skip(content, before + spelling.len);
+    }
+    if (content.len) pieces[at++].text = content;
+    while (image < n) pieces[at++] = (by_recipe_piece){.image = &images[image++], .unplaced = true};
+    *out = (by_recipe_text){pieces, at};
+    return BY_OK;
 }

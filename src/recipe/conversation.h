@@ -30,6 +30,7 @@ typedef struct by_recipe_image {
 typedef struct by_recipe_piece {
     by_str text;
     const by_recipe_image *image;
+    bool unplaced; /* an image that the content has no placeholder for: it is listed, nothing is written */
 } by_recipe_piece;
 
 /* Content is a row of pieces, written one behind the other without anything between them. */
@@ -107,5 +108,11 @@ bool by_recipe_stage_by_name(by_str name, by_stage *out);
 
 /* No text and no image. */
 bool by_recipe_text_is_empty(by_recipe_text t);
+
+/* Content as one text in which the first n occurrences of spelling (not empty) are the placeholders of n images; images
+ * beyond the occurrences are listed unplaced, later occurrences stay text. For messages that are built directly; requests
+ * know their placeholders. The pieces live in arena. Errors: BY_ENOMEM. */
+by_status by_recipe_text_with_images(by_recipe_text *out, by_arena *arena, by_str content, const by_recipe_image *images,
+                                     uint32_t n, by_str spelling, by_err *err);
 
 #endif

@@ -92,6 +92,9 @@ static void values_keep_order_and_spacing(void **state) {
     expect(&b, "{\"z\": [1, -0.0, 100.0, 18446744073709551615, true, false, null], \"a\": {}, \"\xc3\xa9\": [], \"s\": \"/\"}");
     by_json_write(&b, &v, BY_JSON_COMPACT);
     expect(&b, "{\"z\":[1,-0.0,100.0,18446744073709551615,true,false,null],\"a\":{},\"\xc3\xa9\":[],\"s\":\"/\"}");
+    assert_int_equal(by_json_parse(&v, &arena, BY_STR("[1e-5,{\"a\":1e-7}]"), NULL, NULL), BY_OK);
+    by_json_write(&b, &v, BY_JSON_WIDE);
+    expect(&b, "[0.00001, {\"a\": 1e-7}]");
     by_buf_deinit(&b);
     by_arena_deinit(&arena);
 }

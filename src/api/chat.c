@@ -1,0 +1,454 @@
+/* chat.c - Chat Completions requests. The order of the checks is the original's: model, tools, messages one by one, place
+ * of a prefix, the word json, choice of tools, prefix against tools, stop, stream_options, schema, n, penalties,
+ * sampling, max_tokens, seed. */
+#include "api/convert.h"
+
+/* ---- shape ---- */
+
+static const by_shape_field image_url_fields[] = {
+    {"url", &by_shape_string, BY_FIELD_REQUIRED},
+    {"detail", &by_shape_detail, BY_FIELD_OPTIONAL},
+};
+static const by_shape image_url = BY_SHAPE_STRUCT_OF(image_url_fields);
+
+static const by_shape_field text_part[] = {{"text", &by_shape_string, BY_FIELD_REQUIRED}};
+static const by_shape_field image_part[] = {{"image_url", &image_url, BY_FIELD_REQUIRED}};
+static const by_shape_field file_part[] = {
+    {"file_data", &by_shape_string, BY_FIELD_OPTIONAL},
+    {"file_id", &by_shape_string, BY_FIELD_OPTIONAL},
+    {"filename", &by_shape_string, BY_FIELD_OPTIONAL},
+};
+enum { PART_TEXT, PART_IMAGE, PART_FILE };
+static const by_shape_variant part_variants[] = {
+    {"text", text_part, BY_COUNT(text_part)},
+    {"image_url", image_part, BY_COUNT(image_part)},
+    {"file", file_part, BY_COUNT(file_part)},
+};
+static const by_shape part = BY_SHAPE_TAGGED_OF("type", part_variants);
+static const by_shape content = BY_SHAPE_STRING_OR_LIST_OF(&part);
+
+static const char *const function_words[] = {"function"};
+static const by_shape function_word = BY_SHAPE_WORD_OF(function_words);
+static const by_shape_field call_function_fields[] = {
+    {"name", &by_shape_string, BY_FIELD_REQUIRED},
+    {"arguments", &by_shape_string, BY_FIELD_REQUIRED},
+};
+static const by_shape call_function = BY_SHAPE_STRUCT_OF(call_function_fields);
+enum { CALL_ID, CALL_TYPE, CALL_FUNCTION };
+static const by_shape_field call_fields[] = {
+    {"id", &by_shape_string, BY_FIELD_REQUIRED},
+    {"type", &function_word, BY_FIELD_REQUIRED},
+    {"function", &call_function, BY_FIELD_REQUIRED},
+};
+static const by_shape call = BY_SHAPE_STRUCT_OF(call_fields);
+static const by_shape calls = BY_SHAPE_LIST_OF(&call);
+
+/* Content is the first field of every message; the record begins with the role. */
+enum { MSG_ROLE, MSG_CONTENT, MSG_CALLS, MSG_REASONING, MSG_PREFIX, MSG_CALL_ID = 2 };
+static const by_shape_field plain_message[] = {
+    {"content", &content, BY_FIELD_REQUIRED},
+    {"name", &by_shape_string, BY_FIELD_OPTIONAL},
+};
+static const by_shape_field assistant_message[] = {
+    {"content", &content, BY_FIELD_OPTIONAL},           {"tool_calls", &calls, BY_FIELD_OPTIONAL},
+    {"reasoning_content", &by_shape_string, BY_FIELD_OPTIONAL}, {"prefix", &by_shape_bool, BY_FIELD_OPTIONAL},
+    {"name", &by_shape_string, BY_FIELD_OPTIONAL},
+};
+static const by_shape_field tool_message[] = {
+    {"content", &content, BY_FIELD_REQUIRED},
+    {"tool_call_id", &by_shape_string, BY_FIELD_REQUIRED},
+};
+static const by_shape_field reminder_message[] = {{"content", &by_shape_string, BY_FIELD_REQUIRED}};
+static const by_shape_variant message_variants[] = {
+    [BY_ROLE_SYSTEM] = {"system", plain_message, BY_COUNT(plain_message)},
+    [BY_ROLE_USER] = {"user", plain_message, BY_COUNT(plain_message)},
+    [BY_ROLE_ASSISTANT] = {"assistant", assistant_message, BY_COUNT(assistant_message)},
+    [BY_ROLE_TOOL] = {"tool", tool_message, BY_COUNT(tool_message)},
+    [BY_ROLE_LATEST_REMINDER] = {"latest_reminder", reminder_message, BY_COUNT(reminder_message)},
+};
+static const by_shape tagged_message = BY_SHAPE_TAGGED_OF("role", message_variants);
+
+/* The server profile reads the developer role as the system role. */
+static by_status check_message(by_shape_job *job, by_json *v) {
+    const by_json *role = job->server ? by_json_get(v, "role") : NULL;
+    if (role && role->type == BY_JSON_STRING && by_str_eqz(role->v.s, "developer"))
+        for (uint32_t i = 0; i < v->n; i++)
+            if (&v->v.members[i].value == role) v->v.members[i].value.v.s = BY_STR("system");
+    return by_shape_check(job, v, &tagged_message);
+}
+static const by_shape message = {.kind = BY_SHAPE_CUSTOM, .check = check_message};
+static const by_shape messages = BY_SHAPE_LIST_OF(&message);
+
+static const by_shape_field function_fields[] = {
+    {"name", &by_shape_string, BY_FIELD_REQUIRED},
+    {"description", &by_shape_string, BY_FIELD_OPTIONAL},
+    {"parameters", &by_shape_any, BY_FIELD_OPTIONAL},
+    {"strict", &by_shape_bool, BY_FIELD_OPTIONAL},
+};
+static const by_shape function = BY_SHAPE_STRUCT_OF(function_fields);
+static const by_shape_field tool_fields[] = {
+    {"type", &function_word, BY_FIELD_REQUIRED},
+    {"function", &function, BY_FIELD_REQUIRED},
+};
+static const by_shape tool = BY_SHAPE_STRUCT_OF(tool_fields);
+static const by_shape tools = BY_SHAPE_LIST_OF(&tool);
+
+static const by_shape_field named_function_fields[] = {{"name", &by_shape_string, BY_FIELD_REQUIRED}};
+static const by_shape named_function = BY_SHAPE_STRUCT_OF(named_function_fields);
+static const by_shape_field named_choice_fields[] = {
+    {"type", &function_word, BY_FIELD_REQUIRED},
+    {"function", &named_function, BY_FIELD_REQUIRED},
+};
+static const by_shape named_choice = BY_SHAPE_STRUCT_OF(named_choice_fields);
+static const char *const choice_words[] = {"auto", "none", "required"}; /* order of by_recipe_choice */
+static const by_shape choice_word = BY_SHAPE_WORD_OF(choice_words);
+static by_status check_choice(by_shape_job *job, by_json *v) {
+    return by_shape_check(job, v, v->type == BY_JSON_OBJECT ? &named_choice : &choice_word);
+}
+static const by_shape choice = {.kind = BY_SHAPE_CUSTOM, .check = check_choice};
+
+static const by_shape_field json_schema_fields[] = {
+    {"schema", &by_shape_any, BY_FIELD_REQUIRED},
+    {"strict", &by_shape_bool, BY_FIELD_OPTIONAL},
+    {"name", &by_shape_string, BY_FIELD_OPTIONAL},
+};
+static const by_shape json_schema = BY_SHAPE_STRUCT_OF(json_schema_fields);
+static const by_shape_field format_schema[] = {{"json_schema", &json_schema, BY_FIELD_REQUIRED}};
+static const by_shape_field format_regex[] = {{"regex", &by_shape_string, BY_FIELD_REQUIRED}};
+static const by_shape_variant format_variants[] = {
+    [BY_FORMAT_TEXT] = {"text", NULL, 0},
+    [BY_FORMAT_JSON_OBJECT] = {"json_object", NULL, 0},
+    [BY_FORMAT_JSON_SCHEMA] = {"json_schema", format_schema, BY_COUNT(format_schema)},
+    [BY_FORMAT_REGEX] = {"regex", format_regex, BY_COUNT(format_regex)},
+};
+static const by_shape format = BY_SHAPE_TAGGED_OF("type", format_variants);
+
+static const by_shape stop = BY_SHAPE_STRING_OR_LIST_OF(&by_shape_string);
+static const by_shape_field stream_options_fields[] = {{"include_usage", &by_shape_bool, BY_FIELD_OPTIONAL}};
+static const by_shape stream_options = BY_SHAPE_STRUCT_OF(stream_options_fields);
+
+enum {
+    F_MODEL, F_MESSAGES, F_THINKING, F_EFFORT, F_TOOLS, F_CHOICE, F_FORMAT, F_STOP, F_STREAM, F_STREAM_OPTIONS, F_N,
+    F_PRESENCE, F_FREQUENCY, F_TEMPERATURE, F_TOP_P, F_LOGPROBS, F_TOP_LOGPROBS, F_MAX_TOKENS, F_SEED, F_PARALLEL
+};
+static const by_shape_field body_fields[] = {
+    [F_MODEL] = {"model", &by_shape_string, BY_FIELD_REQUIRED},
+    [F_MESSAGES] = {"messages", &messages, BY_FIELD_REQUIRED},
+    [F_THINKING] = {"thinking", &by_shape_thinking, BY_FIELD_OPTIONAL},
+    [F_EFFORT] = {"reasoning_effort", &by_shape_effort, BY_FIELD_OPTIONAL},
+    [F_TOOLS] = {"tools", &tools, BY_FIELD_OPTIONAL},
+    [F_CHOICE] = {"tool_choice", &choice, BY_FIELD_OPTIONAL},
+    [F_FORMAT] = {"response_format", &format, BY_FIELD_OPTIONAL},
+    [F_STOP] = {"stop", &stop, BY_FIELD_OPTIONAL},
+    [F_STREAM] = {"stream", &by_shape_bool, BY_FIELD_OPTIONAL},
+    [F_STREAM_OPTIONS] = {"stream_options", &stream_options, BY_FIELD_OPTIONAL},
+    [F_N] = {"n", &by_shape_u8, BY_FIELD_OPTIONAL},
+    [F_PRESENCE] = {"presence_penalty", &by_shape_f32, BY_FIELD_OPTIONAL},
+    [F_FREQUENCY] = {"frequency_penalty", &by_shape_f32, BY_FIELD_OPTIONAL},
+    [F_TEMPERATURE] = {"temperature", &by_shape_f32, BY_FIELD_OPTIONAL},
+    [F_TOP_P] = {"top_p", &by_shape_f32, BY_FIELD_OPTIONAL},
+    [F_LOGPROBS] = {"logprobs", &by_shape_bool, BY_FIELD_OPTIONAL},
+    [F_TOP_LOGPROBS] = {"top_logprobs", &by_shape_u8, BY_FIELD_OPTIONAL},
+    [F_MAX_TOKENS] = {"max_tokens", &by_shape_u32, BY_FIELD_OPTIONAL},
+    [F_SEED] = {"seed", &by_shape_u64, BY_FIELD_OPTIONAL},
+    [F_PARALLEL] = {"parallel_tool_calls", &by_shape_bool, BY_FIELD_OPTIONAL},
+};
+static const by_shape body_shape = BY_SHAPE_STRUCT_OF(body_fields);
+
+/* ---- tools ---- */
+
+static by_status place_of(by_convert *cv, const char *before, uint32_t i, const char *behind, by_str *out) {
+    const by_str parts[] = {by_str_z(before), by_number_text(cv, i), by_str_z(behind)};
+    return by_join(cv, parts, 3, by_str_of(NULL, 0), out);
+}
+
+static by_status convert_tools(by_convert *cv, const by_json *list) {
+    enum { NAME, DESCRIPTION, PARAMETERS, STRICT };
+    if (!by_given(list) || list->n == 0) return BY_OK;
+    by_recipe_tool *out = BY_MAKE(cv, by_recipe_tool, list->n);
+    if (!out) return by_no_memory(cv);
+    for (uint32_t i = 0; i < list->n; i++) {
+        const by_json *f = by_field(&list->v.items[i], 1), *description = by_field(f, DESCRIPTION), *strict = by_field(f, STRICT);
+        by_str name = by_field(f, NAME)->v.s;
+        out[i] = (by_recipe_tool){.name = name, .has_description = by_given(description)};
+        if (by_given(description)) out[i].description = description->v.s;
+        if (by_given(strict)) out[i].strict = &strict->v.b;
+    }
+    for (uint32_t i = 0; i < list->n; i++) {
+        by_str place;
+        BY_TRY(place_of(cv, "tools[", i, "].function", &place));
+        BY_TRY(by_check_tool_name(cv, out[i].name, place));
+    }
+    BY_TRY(by_check_unique_names(cv, out, list->n));
+    for (uint32_t i = 0; i < list->n; i++) {
+        const by_json *f = by_field(&list->v.items[i], 1);
+        bool strict = out[i].strict && *out[i].strict;
+        BY_TRY(by_check_parameters(cv, out[i].name, by_field(f, PARAMETERS), strict, &out[i].parameters));
+    }
+    BY_TRY(by_check_all_strict(cv, out, list->n));
+    cv->out->conversation.tools = out;
+    cv->out->conversation.n_tools = list->n;
+    return BY_OK;
+}
+
+/* ---- messages ---- */
+
+static by_status convert_image(by_convert *cv, const by_json *p, uint32_t at, uint32_t i, by_content *c) {
+    const by_json *url = by_field(p, 1), *detail = by_field(url, 1);
+    by_str path, long_path;
+    const by_recipe_image *image;
+    BY_TRY(place_of(cv, ".messages[", at, "]", &path));
+    const by_str parts[] = {path, BY_STR(".image_url.url["), by_number_text(cv, i), BY_STR("]: image_url.url ")};
+    BY_TRY(by_join(cv, parts, 4, by_str_of(NULL, 0), &long_path));
+    BY_TRY(by_image_from_url(cv, by_field(url, 0)->v.s, by_given(detail) ? (by_recipe_detail)detail->v.i : BY_DETAIL_HIGH,
+                             path, long_path, &image));
+    by_content_image(cv, c, image);
+    return BY_OK;
+}
+
+static by_status convert_file(by_convert *cv, const by_json *p, uint32_t at, uint32_t i, by_content *c) {
+    const by_json *data = by_field(p, 1), *id = by_field(p, 2), *name = by_field(p, 3);
+    by_str path, long_path;
+    BY_TRY(place_of(cv, ".messages[", at, "]", &path));
+    if (by_given(id) && by_given(data))
+        return BY_REFUSE(cv, path, BY_STR(": file cannot have both file_id and file_data"));
+    if (by_given(id) && by_given(name))
+        return BY_REFUSE(cv, path, BY_STR(": file cannot have filename when file_id is present"));
+    if (by_given(id))
+        return BY_REFUSE(cv, path, BY_STR(": file_id is not supported. Pass the image as a base64 data url instead."));
+    if (!by_given(data)) return BY_REFUSE(cv, path, BY_STR(": file must have a file_id or file_data"));
+    const by_str parts[] = {path, BY_STR(".image_url.url["), by_number_text(cv, i), BY_STR("]: image_url.url ")};
+    BY_TRY(by_join(cv, parts, 4, by_str_of(NULL, 0), &long_path));
+    const by_recipe_image *image;
+    BY_TRY(by_image_from_file_data(cv, data->v.s, path, long_path, &image));
+    by_content_image(cv, c, image);
+    return BY_OK;
+}
+
+/* v: string or list of parts. at: index of the message. */
+static by_status convert_content(by_convert *cv, const by_json *v, uint32_t at, bool images, by_recipe_text *out) {
+    if (v->type == BY_JSON_STRING) return by_content_of_string(cv, v->v.s, out);
+    by_content c;
+    BY_TRY(by_content_begin(cv, &c, v->n));
+    for (uint32_t i = 0; i < v->n; i++) {
+        const by_json *p = &v->v.items[i];
+        uint32_t kind = by_variant(p);
+        if (kind == PART_TEXT) by_content_text(&c, by_field(p, 1)->v.s);
+        else if (cv->out->version == BY_RECIPE_V4) by_content_image(cv, &c, NULL);
+        else if (kind == PART_IMAGE && !images) return BY_REFUSE(cv, BY_STR("Image in assistant message is not supported"));
+        else if (kind == PART_IMAGE) BY_TRY(convert_image(cv, p, at, i, &c));
+        else BY_TRY(convert_file(cv, p, at, i, &c));
+    }
+    *out = by_content_end(&c);
+    return BY_OK;
+}
+
+/* Calls that wait for their tool messages. */
+typedef struct {
+    const by_recipe_call *calls;
+    uint32_t n;        /* calls of the last assistant message; 0 when none waits */
+    uint32_t answered;
+    by_str_set ids;    /* answered: value of an id is 1 */
+} pending;
+
+static by_status insufficient(by_convert *cv) {
+    return BY_REFUSE(cv, BY_STR("An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+                                "'tool_call_id'. (insufficient tool messages following tool_calls message)"));
+}
+
+static by_status duplicate_id(by_convert *cv, by_str id, uint32_t at) {
+    return BY_REFUSE(cv, BY_STR("Duplicate value for 'tool_call_id' of "), id, BY_STR(" in message["), by_number_text(cv, at),
+                     BY_STR("]"));
+}
+
+static by_status convert_calls(by_convert *cv, const by_json *list, uint32_t at, by_recipe_message *m, pending *wait) {
+    by_recipe_call *out = BY_MAKE(cv, by_recipe_call, list->n);
+    if (!out) return by_no_memory(cv);
+    for (uint32_t i = 0; i < list->n; i++) {
+        const by_json *c = &list->v.items[i], *f = by_field(c, CALL_FUNCTION);
+        out[i] = (by_recipe_call){by_field(c, CALL_ID)->v.s, by_field(f, 0)->v.s, by_field(f, 1)->v.s};
+    }
+    m->calls = out;
+    m->n_calls = list->n;
+    *wait = (pending){.calls = out, .n = list->n};
+    BY_TRY(by_str_set_init(cv, &wait->ids, list->n));
+    for (uint32_t i = 0; i < list->n; i++) {
+        uint32_t *value;
+        if (!by_str_set_add(&wait->ids, out[i].id, &value)) return duplicate_id(cv, out[i].id, at);
+    }
+    return BY_OK;
+}
+
+static by_status convert_assistant(by_convert *cv, const by_json *v, uint32_t at, pending *wait) {
+    const by_json *text = by_field(v, MSG_CONTENT), *list = by_field(v, MSG_CALLS), *reasoning = by_field(v, MSG_REASONING);
+    by_recipe_message *m;
+    BY_TRY(by_add_message(cv, BY_ROLE_ASSISTANT, &m));
+    if (by_given(list) && list->n == 0) {
+        by_str place;
+        BY_TRY(place_of(cv, "Invalid 'messages[", at, "].tool_calls': ", &place));
+        return BY_REFUSE(cv, place,
+                         BY_STR("empty array. Expected an array with minimum length 1, but got an empty array instead."));
+    }
+    if (!by_given(text) && !by_given(list))
+        return BY_REFUSE(cv, BY_STR("Invalid assistant message: content or tool_calls must be set"));
+    if (by_given(text)) BY_TRY(convert_content(cv, text, at, false, &m->content));
+    m->has_reasoning = by_given(reasoning);
+    if (m->has_reasoning) m->reasoning = reasoning->v.s;
+    m->prefix = by_given(by_field(v, MSG_PREFIX)) && by_field(v, MSG_PREFIX)->v.b;
+    return by_given(list) ? convert_calls(cv, list, at, m, wait) : BY_OK;
+}
+
+static by_status convert_tool_message(by_convert *cv, const by_json *v, uint32_t at, pending *wait) {
+    if (wait->n == 0)
+        return BY_REFUSE(cv, BY_STR("Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"));
+    by_str id = by_field(v, MSG_CALL_ID)->v.s;
+    uint32_t *answered = by_str_set_find(&wait->ids, id);
+    if (!answered)
+        return BY_REFUSE(cv, BY_STR("An assistant message with 'tool_calls' must be followed by tool messages responding to "
+                                    "each 'tool_call_id', The following tool_call_ids did not have response messages: "),
+                         id);
+    if ((*answered)++) return duplicate_id(cv, id, at);
+    by_recipe_message *m;
+    BY_TRY(by_add_message(cv, BY_ROLE_TOOL, &m));
+    m->call_id = id;
+    m->has_call_id = true;
+    if (++wait->answered == wait->n) wait->n = 0;
+    return convert_content(cv, by_field(v, MSG_CONTENT), at, true, &m->content);
+}
+
+static by_status convert_message(by_convert *cv, const by_json *v, uint32_t at, pending *wait) {
+    by_recipe_role role = (by_recipe_role)by_variant(v);
+    if (role == BY_ROLE_TOOL) return convert_tool_message(cv, v, at, wait);
+    if (wait->n) return insufficient(cv);
+    if (role == BY_ROLE_ASSISTANT) return convert_assistant(cv, v, at, wait);
+    by_recipe_message *m;
+    BY_TRY(by_add_message(cv, role, &m));
+    const by_json *text = by_field(v, MSG_CONTENT);
+    if (cv->server && text->type == BY_JSON_ARRAY && text->n == 0) {
+        by_str place;
+        BY_TRY(place_of(cv, "messages[", at, "].content: ", &place));
+        return BY_REFUSE(cv, place, BY_STR("must not be an empty list"));
+    }
+    BY_TRY(convert_content(cv, text, at, true, &m->content));
+    if (role == BY_ROLE_SYSTEM && by_recipe_text_is_empty(m->content)) cv->n_messages--; /* as if it were not there */
+    return BY_OK;
+}
+
+static by_status convert_all_messages(by_convert *cv, const by_json *list) {
+    pending wait = {0};
+    if (list->n == 0) return BY_REFUSE(cv, BY_STR("Empty input messages"));
+    for (uint32_t i = 0; i < list->n; i++) BY_TRY(convert_message(cv, &list->v.items[i], i, &wait));
+    if (wait.n) return insufficient(cv);
+    for (uint32_t i = 0; i + 1 < cv->n_messages; i++)
+        if (cv->messages[i].prefix)
+            return BY_REFUSE(cv, BY_STR("Invalid completion message: prefix set true with message which is not final message "
+                                        "or message role is not assistant"));
+    return BY_OK;
+}
+
+/* ---- the rest ---- */
+
+static by_status check_json_word(by_convert *cv, const by_json *f) {
+    if (!by_given(f) || by_variant(f) != BY_FORMAT_JSON_OBJECT || by_mentions_json(cv)) return BY_OK;
+    return BY_REFUSE(cv, BY_STR("Prompt must contain the word 'json' in some form to use 'response_format' of type "
+                                "'json_object'."));
+}
+
+static by_status convert_choice(by_convert *cv, const by_json *v) {
+    by_choice c = {BY_CHOICE_AUTO, {NULL, 0}};
+    if (v->type == BY_JSON_OBJECT) c.name = by_field(by_field(v, 1), 0)->v.s;
+    else if (by_given(v)) c.word = (by_recipe_choice)v->v.i;
+    return by_apply_choice(cv, c);
+}
+
+static by_status check_prefix(by_convert *cv, const by_json *body) {
+    const by_json *f = by_field(body, F_FORMAT), *list = by_field(body, F_TOOLS);
+    if (cv->n_messages == 0 || !cv->messages[cv->n_messages - 1].prefix) return BY_OK;
+    if (by_given(f) && by_variant(f) == BY_FORMAT_JSON_OBJECT)
+        return BY_REFUSE(cv, BY_STR("response_format json_object should not be used with prefix"));
+    if (by_given(list) && list->n) return BY_REFUSE(cv, BY_STR("Function call should not be used with prefix"));
+    return BY_OK;
+}
+
+static by_status convert_format(by_convert *cv, const by_json *f) {
+    by_recipe_conversation *c = &cv->out->conversation;
+    if (!by_given(f)) return BY_OK;
+    c->format = (by_recipe_format)by_variant(f);
+    if (c->format == BY_FORMAT_REGEX) c->regex = by_field(f, 1)->v.s;
+    if (c->format != BY_FORMAT_JSON_SCHEMA) return BY_OK;
+    const by_json *s = by_field(f, 1);
+    return by_set_schema_format(cv, by_field(s, 0), by_given(by_field(s, 1)) && by_field(s, 1)->v.b);
+}
+
+static by_status convert_stream(by_convert *cv, const by_json *body) {
+    const by_json *stream = by_field(body, F_STREAM), *options = by_field(body, F_STREAM_OPTIONS);
+    cv->out->stream = by_given(stream) && stream->v.b;
+    if (!by_given(options)) return BY_OK;
+    if (!cv->out->stream) return BY_REFUSE(cv, BY_STR("stream_options should be set along with stream = true"));
+    cv->out->include_usage = by_given(by_field(options, 0)) && by_field(options, 0)->v.b;
+    return BY_OK;
+}
+
+static by_status check_penalty(by_convert *cv, const by_json *v, const char *name, float *out) {
+    if (!by_given(v)) return BY_OK;
+    if (!(v->v.d >= -2 && v->v.d <= 2))
+        return BY_REFUSE(cv, BY_STR("Invalid "), by_str_z(name), BY_STR(" value, the valid range of "), by_str_z(name),
+                         BY_STR(" is [-2, 2]"));
+    if (cv->server) *out = (float)v->v.d;
+    return BY_OK;
+}
+
+static by_status convert_logprobs(by_convert *cv, const by_json *on, const by_json *top) {
+    by_api_inference *inf = &cv->out->inference;
+    inf->logprobs = by_given(on) && on->v.b;
+    if (!by_given(top)) return BY_OK;
+    if (top->v.i > 20) return BY_REFUSE(cv, BY_STR("Invalid top_logprobs value, the valid range of top_logprobs is [0, 20]."));
+    if (!inf->logprobs)
+        return BY_REFUSE(cv, BY_STR("Invalid top_logprobs and logprobs value, logprobs must be set to true if top_logprobs is "
+                                    "used."));
+    inf->has_top_logprobs = true;
+    inf->top_logprobs = (uint32_t)top->v.i;
+    return BY_OK;
+}
+
+static by_status convert_seed(by_convert *cv, const by_json *v) {
+    if (!by_given(v)) return BY_OK;
+    if (v->type == BY_JSON_UINT) return BY_REFUSE(cv, BY_STR("Invalid seed value, the valid range of seed is [0, 2^63)"));
+    cv->out->inference.has_seed = true;
+    cv->out->inference.seed = (uint64_t)v->v.i;
+    return BY_OK;
+}
+
+static by_status convert_sampling(by_convert *cv, const by_json *body) {
+    const by_json *n = by_field(body, F_N);
+    by_api_inference *inf = &cv->out->inference;
+    if (by_given(n) && n->v.i != 1 && !cv->server)
+        return BY_REFUSE(cv, BY_STR("Invalid n value (currently only n = 1 is supported)"));
+    BY_TRY(check_penalty(cv, by_field(body, F_PRESENCE), "presence_penalty", &inf->presence_penalty));
+    BY_TRY(check_penalty(cv, by_field(body, F_FREQUENCY), "frequency_penalty", &inf->frequency_penalty));
+    BY_TRY(by_set_temperature(cv, by_field(body, F_TEMPERATURE)));
+    BY_TRY(by_set_top_p(cv, by_field(body, F_TOP_P)));
+    BY_TRY(convert_logprobs(cv, by_field(body, F_LOGPROBS), by_field(body, F_TOP_LOGPROBS)));
+    BY_TRY(by_set_max_tokens(cv, by_field(body, F_MAX_TOKENS), false));
+    return convert_seed(cv, by_field(body, F_SEED));
+}
+
+by_status by_convert_chat(by_convert *cv, by_json *body) {
+    by_json whole = *body;
+    BY_TRY(by_check_body(cv, body, &body_shape));
+    BY_TRY(by_check_model(cv, by_field(body, F_MODEL)->v.s));
+    by_set_thinking(cv, by_field(body, F_THINKING), by_field(body, F_EFFORT));
+    if (cv->server) BY_TRY(by_set_server_thinking(cv, &whole, by_field(body, F_THINKING), by_field(body, F_EFFORT)));
+    BY_TRY(convert_tools(cv, by_field(body, F_TOOLS)));
+    BY_TRY(convert_all_messages(cv, by_field(body, F_MESSAGES)));
+    BY_TRY(by_check_reasoning(cv, BY_STR("reasoning_content")));
+    BY_TRY(check_json_word(cv, by_field(body, F_FORMAT)));
+    BY_TRY(convert_choice(cv, by_field(body, F_CHOICE)));
+    BY_TRY(check_prefix(cv, body));
+    BY_TRY(by_set_stop(cv, by_field(body, F_STOP)));
+    BY_TRY(convert_stream(cv, body));
+    BY_TRY(convert_format(cv, by_field(body, F_FORMAT)));
+    BY_TRY(convert_sampling(cv, body));
+    if (cv->server) BY_TRY(by_set_server_fields(cv, &whole, BY_API_CHAT));
+    return by_finish_conversation(cv);
+}

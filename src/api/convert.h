@@ -1,0 +1,158 @@
+/* convert.h - what the conversions of the request formats share: the running conversion, its errors, and the rules that
+ * are the same in all of them. Internal to src/api. */
+#ifndef BY_API_CONVERT_H
+#define BY_API_CONVERT_H
+
+#include <string.h>
+
+#include "api/api_request.h"
+#include "api/shape.h"
+
+typedef struct by_convert {
+    by_arena *arena;
+    const by_api_options *opt;
+    by_api_converted *out;
+    by_api_error *error;
+    by_err *err;
+    bool server; /* profile */
+    /* messages so far; moved into out->conversation at the end */
+    by_recipe_message *messages;
+    uint32_t n_messages, cap_messages;
+} by_convert;
+
+/* ---- errors ---- */
+
+/* Refuses the request with the concatenation of n texts. Returns BY_EINVAL, or BY_ENOMEM. */
+by_status by_refuse_parts(by_convert *cv, const by_str *parts, uint32_t n);
+#define BY_REFUSE(cv, ...)                                                                                             \
+    by_refuse_parts((cv), (const by_str[]){__VA_ARGS__}, BY_COUNT(((const by_str[]){__VA_ARGS__})))
+/* A number as text in the arena ("" when memory is out). */
+by_str by_number_text(by_convert *cv, uint64_t n);
+by_status by_no_memory(by_convert *cv);
+
+/* ---- building ---- */
+
+/* Arrays and texts in the arena; NULL when memory is out. */
+void *by_make(by_convert *cv, size_t n, size_t item);
+#define BY_MAKE(cv, type, n) ((type *)by_make((cv), (n), sizeof(type)))
+
+/* Appends an empty message; NULL when memory is out or there are too many. */
+by_status by_add_message(by_convert *cv, by_recipe_role role, by_recipe_message **out);
+
+/* Content that is assembled from parts, joined by a separator. */
+typedef struct by_content {
+    by_recipe_piece *pieces;
+    uint32_t n, cap;
+} by_content;
+by_status by_content_begin(by_convert *cv, by_content *c, uint32_t n_parts);
+void by_content_text(by_content *c, by_str text);                     /* a part */
+void by_content_image(by_convert *cv, by_content *c, const by_recipe_image *image);
+by_recipe_text by_content_end(const by_content *c);
+by_status by_content_of_string(by_convert *cv, by_str text, by_recipe_text *out);
+
+/* Texts joined by a separator into one. */
+by_status by_join(by_convert *cv, const by_str *texts, uint32_t n, by_str separator, by_str *out);
+
+/* ---- rules ---- */
+
+by_status by_check_model(by_convert *cv, by_str model);
+
+/* Words of thinking.type and of efforts, in the order of the enums below. */
+extern const by_shape by_shape_thinking; /* record: 0 type */
+extern const by_shape by_shape_effort;   /* INT: a by_effort_word, or in the server profile 100 + number */
+typedef enum { BY_WORD_NONE, BY_WORD_MINIMAL, BY_WORD_LOW, BY_WORD_MEDIUM, BY_WORD_HIGH, BY_WORD_XHIGH, BY_WORD_ULTRA, BY_WORD_MAX } by_effort_word;
+
+/* Sets thinking and effort of the conversation. thinking: record or null; effort: INT or null. */
+void by_set_thinking(by_convert *cv, const by_json *thinking, const by_json *effort);
+
+/* v: a DOUBLE or null. lower: above the bound means the bound (Messages). */
+by_status by_set_temperature(by_convert *cv, const by_json *v);
+by_status by_set_top_p(by_convert *cv, const by_json *v);
+by_status by_set_max_tokens(by_convert *cv, const by_json *v, bool lower);
+
+/* stop: string, list of strings, or null. */
+by_status by_set_stop(by_convert *cv, const by_json *stop);
+
+/* BY_FORMAT_JSON_OBJECT needs the word json in a text of some message. */
+bool by_mentions_json(const by_convert *cv);
+
+/* Option reject_missing_reasoning; field is the name that the message shows. */
+by_status by_check_reasoning(by_convert *cv, by_str field);
+
+/* Parser settings and constraint; after tools, format, messages and stop are known. Moves the messages. */
+by_status by_finish_conversation(by_convert *cv);
+
+/* ---- tools (tools.c) ---- */
+
+/* Checks a tool's name; place is the text between the quotes of the message without ".name": "tools[0].function". */
+by_status by_check_tool_name(by_convert *cv, by_str name, by_str place);
+by_status by_check_unique_names(by_convert *cv, const by_recipe_tool *tools, uint32_t n);
+/* Checks parameters (NULL or null = {}), or rewrites them for a strict tool. *out never NULL on success. */
+by_status by_check_parameters(by_convert *cv, by_str tool_name, const by_json *parameters, bool strict, const by_json **out);
+by_status by_check_all_strict(by_convert *cv, const by_recipe_tool *tools, uint32_t n);
+/* Applies a choice: name.ptr for a named tool. Thinking must be set before. */
+typedef struct by_choice {
+    by_recipe_choice word;
+    by_str name; /* ptr NULL = none */
+} by_choice;
+by_status by_apply_choice(by_convert *cv, by_choice choice);
+/* Late tools that the choice took away (in V4: all) are not announced either; a system message left empty vanishes. */
+void by_drop_unchosen_tools(by_convert *cv);
+/* Compact JSON array of the tools, as the constraint shows them. */
+by_status by_tools_constraint(by_convert *cv, by_str *out);
+
+/* ---- schemas (meta_schema.c, strict_schema.c) ---- */
+
+/* Is the value a valid JSON schema? *why says where not. BY_OK, BY_EINVAL, BY_ENOMEM. */
+by_status by_check_schema(by_convert *cv, const by_json *schema, by_str *why);
+/* The strict rewriting; nested: objects need properties. BY_EINVAL: refused with the right message. */
+by_status by_rewrite_strict(by_convert *cv, const by_json *schema, bool is_tool, const by_json **out);
+/* Format json_schema: checks, sets format and constraint text. */
+by_status by_set_schema_format(by_convert *cv, const by_json *schema, bool strict);
+
+/* ---- images (images.c) ---- */
+
+extern const by_shape by_shape_detail; /* WORD -> by_recipe_detail */
+/* An image_url of Chat and Responses: path is what the source records and messages begin with; long_path stands in front
+ * of the message about a link that is too long. */
+by_status by_image_from_url(by_convert *cv, by_str url, by_recipe_detail detail, by_str path, by_str long_path,
+                            const by_recipe_image **out);
+by_status by_image_from_file_data(by_convert *cv, by_str data, by_str path, by_str long_path, const by_recipe_image **out);
+/* Those of Messages: path is what the source records, place what messages begin with. */
+by_status by_image_from_link(by_convert *cv, by_str url, by_str path, by_str place, const by_recipe_image **out);
+by_status by_image_from_base64(by_convert *cv, by_str media_type, by_str data, by_str path, by_str place,
+                               const by_recipe_image **out);
+
+/* ---- sets of texts (str_set.c) ---- */
+
+/* A set of up to n texts with a number each (0 at first), in the arena. Ordered, so that no choice of texts makes it slow. */
+typedef struct by_str_set_node by_str_set_node;
+typedef struct by_str_set {
+    by_str_set_node *nodes;
+    uint32_t n, cap, root;
+} by_str_set;
+by_status by_str_set_init(by_convert *cv, by_str_set *set, uint32_t cap);
+/* Adds s; false when it is in already. *value is its number either way. At most cap texts. */
+bool by_str_set_add(by_str_set *set, by_str s, uint32_t **value);
+/* Its number, NULL when it is not in the set. */
+uint32_t *by_str_set_find(const by_str_set *set, by_str s);
+
+/* ---- the formats ---- */
+
+by_status by_convert_chat(by_convert *cv, by_json *body);
+by_status by_convert_responses(by_convert *cv, by_json *body);
+by_status by_convert_messages(by_convert *cv, by_json *body);
+by_status by_convert_completions(by_convert *cv, by_json *body);
+
+/* Shape of a body: checks and rewrites, or fills the error of kind BY_API_BAD_BODY. */
+by_status by_check_body(by_convert *cv, by_json *body, const by_shape *shape);
+
+/* ---- server profile (server_fields.c) ---- */
+
+/* Reads the fields that only the server profile knows, from the body before it is rewritten: further spellings of the
+ * thinking switch (with 400 when two fields contradict each other; thinking and effort are those of the format, or
+ * null), then sampling. */
+by_status by_set_server_thinking(by_convert *cv, const by_json *body, const by_json *thinking, const by_json *effort);
+by_status by_set_server_fields(by_convert *cv, const by_json *body, by_api_kind api);
+
+#endif

@@ -1,0 +1,204 @@
+/* tools.c - tools of a request: names, parameters, choice, and the text of the constraint. */
+#include <stdlib.h>
+
+#include "api/convert.h"
+#include "json/json_write.h"
+
+/* ---- names ---- */
+
+enum { NAME_MAX_BYTES = 128 };
+
+static by_status refuse_name(by_convert *cv, by_str place, by_str rest) {
+    return BY_REFUSE(cv, BY_STR("Invalid '"), place, BY_STR(".name': "), rest);
+}
+
+by_status by_check_tool_name(by_convert *cv, by_str name, by_str place) {
+    if (name.len == 0)
+        return refuse_name(
+            cv, place, BY_STR("empty string. Expected a string with minimum length 1, but got an empty string instead."));
+    if (name.len > NAME_MAX_BYTES) {
+        const by_str parts[] = {
+            BY_STR("string too long. Expected a string with maximum length 128, but got a string with length "),
+            by_number_text(cv, name.len), BY_STR(" instead.")};
+        by_str rest;
+        BY_TRY(by_join(cv, parts, 3, by_str_of(NULL, 0), &rest));
+        return refuse_name(cv, place, rest);
+    }
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+        if (!ok)
+            return refuse_name(
+                cv, place,
+                BY_STR("string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."));
+    }
+    return BY_OK;
+}
+
+static int compare_names(const void *a, const void *b) { return by_str_cmp(*(const by_str *)a, *(const by_str *)b); }
+
+by_status by_check_unique_names(by_convert *cv, const by_recipe_tool *tools, uint32_t n) {
+    by_str *names = BY_MAKE(cv, by_str, n);
+    if (!names) return by_no_memory(cv);
+    for (uint32_t i = 0; i < n; i++) names[i] = tools[i].name;
+    qsort(names, n, sizeof *names, compare_names);
+    for (uint32_t i = 1; i < n; i++)
+        if (by_str_eq(names[i - 1], names[i])) return BY_REFUSE(cv, BY_STR("Tool names must be unique."));
+    return BY_OK;
+}
+
+/* ---- parameters ---- */
+
+static const by_json empty_object = {.type = BY_JSON_OBJECT};
+
+static by_status refuse_schema(by_convert *cv, by_str tool_name, by_str why) {
+    return BY_REFUSE(cv, BY_STR("Invalid schema for function '"), tool_name, BY_STR("': "), why);
+}
+
+static by_status refuse_root_type(by_convert *cv, by_str tool_name, const by_json *type) {
+    by_buf text = {0};
+    by_buf_push_z(&text, "schema must be a JSON Schema of 'type: \"object\"', got 'type: ");
+    if (type) by_json_write(&text, type, BY_JSON_COMPACT);
+    else by_buf_push_z(&text, "null");
+    by_buf_push_z(&text, "'.");
+    by_status status = by_buf_check(&text, cv->err);
+    if (status == BY_OK) status = refuse_schema(cv, tool_name, by_buf_str(&text));
+    by_buf_deinit(&text);
+    return status;
+}
+
+by_status by_check_parameters(by_convert *cv, by_str tool_name, const by_json *parameters, bool strict,
+                              const by_json **out) {
+    static const by_json_member object_type[] = {
+        {.key = {"type", 4}, .value = {.type = BY_JSON_STRING, .v.s = {"object", 6}}}};
+    static const by_json empty_schema = {.type = BY_JSON_OBJECT, .n = 1, .v.members = (by_json_member *)(uintptr_t)object_type};
+    bool given = parameters && parameters->type != BY_JSON_NULL;
+    if (strict) return by_rewrite_strict(cv, given ? parameters : &empty_schema, true, out);
+    *out = &empty_object;
+    if (!given) return BY_OK;
+    by_str why;
+    by_status status = by_check_schema(cv, parameters, &why);
+    if (status == BY_EINVAL) return refuse_schema(cv, tool_name, why);
+    BY_TRY(status);
+    const by_json *type = by_json_get(parameters, "type");
+    if (!by_json_is(type, BY_JSON_STRING) || !by_str_eqz(type->v.s, "object"))
+        return refuse_root_type(cv, tool_name, type);
+    *out = parameters;
+    return BY_OK;
+}
+
+by_status by_check_all_strict(by_convert *cv, const by_recipe_tool *tools, uint32_t n) {
+    uint32_t n_strict = 0;
+    for (uint32_t i = 0; i < n; i++) n_strict += tools[i].strict && *tools[i].strict;
+    if (n_strict == 0 || n_strict == n) return BY_OK;
+    return BY_REFUSE(cv, BY_STR("Cannot use strict tool with non-strict tool in the same request"));
+}
+
+by_status by_set_schema_format(by_convert *cv, const by_json *schema, bool strict) {
+    const by_json *shown = schema;
+    if (strict) {
+        BY_TRY(by_rewrite_strict(cv, schema, false, &shown));
+    } else {
+        by_str why;
+        by_status status = by_check_schema(cv, schema, &why);
+        if (status == BY_EINVAL) return BY_REFUSE(cv, BY_STR("Invalid json schema: "), why);
+        BY_TRY(status);
+    }
+    cv->out->conversation.format = BY_FORMAT_JSON_SCHEMA;
+    cv->out->conversation.schema = schema; /* the prompt shows it as it was sent */
+    by_buf text = {0};
+    by_json_write(&text, shown, BY_JSON_COMPACT);
+    by_str copy = text.failed ? by_str_of(NULL, 0) : by_arena_dup(cv->arena, by_buf_str(&text));
+    by_buf_deinit(&text);
+    cv->out->inference.constraint.text = copy;
+    return copy.ptr ? BY_OK : by_no_memory(cv);
+}
+
+/* ---- choice ---- */
+
+/* Keeps only the named tool. */
+static by_status keep_named(by_convert *cv, by_str name) {
+    by_recipe_conversation *c = &cv->out->conversation;
+    for (uint32_t i = 0; i < c->n_tools; i++) {
+        if (!by_str_eq(c->tools[i].name, name)) continue;
+        c->tools += i;
+        c->n_tools = 1;
+        return BY_OK;
+    }
+    return BY_REFUSE(cv, BY_STR("Invalid value for 'tool_call': no function named '"), name,
+                     BY_STR("' was specified in the 'tools' parameter."));
+}
+
+by_status by_apply_choice(by_convert *cv, by_choice choice) {
+    by_recipe_conversation *c = &cv->out->conversation;
+    c->choice = choice.word;
+    if (choice.word == BY_CHOICE_NONE) {
+        c->n_tools = 0;
+        return BY_OK;
+    }
+    if (c->n_tools == 0) {
+        c->choice = BY_CHOICE_AUTO;
+        return BY_OK;
+    }
+    if (choice.name.ptr) {
+        BY_TRY(keep_named(cv, choice.name));
+        c->choice = BY_CHOICE_REQUIRED;
+    }
+    if (c->choice == BY_CHOICE_REQUIRED && c->thinking)
+        return BY_REFUSE(cv, BY_STR("Thinking mode does not support this tool_choice"));
+    return BY_OK;
+}
+
+/* Is this late tool among those that the choice left? Late tools are copies of entries of the list, or entries. */
+static bool is_chosen(const by_recipe_conversation *c, const by_recipe_tool *t) {
+    if (c->n_tools == 0) return false;
+    return c->choice != BY_CHOICE_REQUIRED || c->n_tools > 1 || by_str_eq(c->tools[0].name, t->name);
+}
+
+void by_drop_unchosen_tools(by_convert *cv) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < cv->n_messages; i++) {
+        by_recipe_message *m = &cv->messages[i];
+        if (m->role == BY_ROLE_SYSTEM && m->n_tools) {
+            by_recipe_tool *list = (by_recipe_tool *)(uintptr_t)m->tools; /* our own copies */
+            uint32_t n = 0;
+            for (uint32_t k = 0; k < m->n_tools; k++)
+                if (cv->out->version == BY_RECIPE_V41 && is_chosen(&cv->out->conversation, &list[k])) list[n++] = list[k];
+            m->n_tools = n;
+            if (n == 0 && by_recipe_text_is_empty(m->content)) continue;
+        }
+        if (kept != i) cv->messages[kept] = *m;
+        kept++;
+    }
+    cv->n_messages = kept;
+}
+
+/* ---- constraint ---- */
+
+static void put_tool(by_json_out *o, const by_recipe_tool *t) {
+    by_json_out_raw(o, BY_STR("{\"type\":\"function\",\"function\":{\"name\":"));
+    by_json_write_string(o->buf, t->name);
+    by_json_out_key(o, "description");
+    if (t->has_description) by_json_out_string(o, t->description);
+    else by_json_out_null(o);
+    by_json_out_key(o, "parameters");
+    by_json_out_value(o, t->parameters);
+    by_json_out_key(o, "strict");
+    if (t->strict) by_json_out_bool(o, *t->strict);
+    else by_json_out_null(o);
+    by_buf_push_byte(o->buf, '}');
+    if (t->defer_loading) by_buf_push_z(o->buf, ",\"defer_loading\":true");
+    by_buf_push_byte(o->buf, '}');
+}
+
+by_status by_tools_constraint(by_convert *cv, by_str *out) {
+    const by_recipe_conversation *c = &cv->out->conversation;
+    by_buf text = {0};
+    by_json_out o = by_json_out_init(&text, BY_JSON_COMPACT);
+    by_json_out_array_begin(&o);
+    for (uint32_t i = 0; i < c->n_tools; i++) put_tool(&o, &c->tools[i]);
+    by_json_out_array_end(&o);
+    *out = text.failed ? by_str_of(NULL, 0) : by_arena_dup(cv->arena, by_buf_str(&text));
+    by_buf_deinit(&text);
+    return out->ptr ? BY_OK : by_no_memory(cv);
+}
