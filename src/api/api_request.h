@@ -33,7 +33,7 @@ typedef struct by_api_options {
     bool reject_missing_reasoning;     /* thinking mode: history without reasoning is an error instead of empty */
     bool reject_responses_web_search;  /* default false: dropped */
     bool reject_messages_web_search;   /* default true */
-    bool honour_sampling;              /* server profile: keep temperature and top_p in thinking mode; default false */
+    bool honour_sampling;              /* server profile: keep temperature and top_p as sent; default false */
     uint32_t thinking_max_tokens;      /* bound of max_tokens, default 393216 */
     uint32_t plain_max_tokens;         /* the same outside thinking mode */
     const by_api_model_name *models;   /* accepted names; NULL = DeepSeek-V4-Pro and DeepSeek-V4.1-Flash */
@@ -68,7 +68,7 @@ typedef struct by_api_bias {
     float value;
 } by_api_bias;
 
-/* Sampling settings. The fields behind seed are the server profile's and keep their neutral values in parity. */
+/* Sampling settings. The fields behind constraint are the server profile's and keep their neutral values in parity. */
 typedef struct by_api_inference {
     bool has_max_tokens, has_top_logprobs, has_seed;
     bool logprobs;
@@ -101,6 +101,13 @@ typedef struct by_api_namespace {
     by_str mapped, ns, local;
 } by_api_namespace;
 
+/* A raw prompt: text, or token ids (not yet compared with a vocabulary). */
+typedef struct by_api_prompt {
+    by_str text;
+    const uint32_t *ids;
+    uint32_t n_ids; /* 0: text */
+} by_api_prompt;
+
 typedef struct by_api_converted {
     by_api_kind api;
     by_str model; /* as requested */
@@ -113,11 +120,12 @@ typedef struct by_api_converted {
     const by_api_namespace *namespaces;
     uint32_t n_namespaces;
 
-    /* Completions only: the conversation is empty and the prompt is one of these. */
-    by_str prompt, suffix; /* text; a suffix makes it FIM */
-    bool has_suffix, echo_prompt;
-    const uint32_t *prompt_ids;
-    uint32_t n_prompt_ids;
+    /* Completions only: the conversation is empty, and there are one or more prompts. */
+    const by_api_prompt *prompts;
+    uint32_t n_prompts;
+    by_str prompt; /* text of the first, which a stream echoes; for the others copy this struct and change it */
+    bool has_suffix, echo_prompt; /* a suffix makes it fill-in-the-middle: one prompt, a text */
+    by_str suffix;
 } by_api_converted;
 
 /* Converts one request body (UTF-8 JSON, at most BY_LIMIT_REQUEST_BYTES, nesting at most BY_LIMIT_REQUEST_DEPTH).

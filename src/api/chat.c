@@ -243,6 +243,14 @@ static by_status convert_content(by_convert *cv, const by_json *v, uint32_t at, 
     return BY_OK;
 }
 
+/* The server profile refuses an empty list of parts. */
+static by_status check_not_empty(by_convert *cv, const by_json *content_value, uint32_t at) {
+    if (!cv->server || content_value->type != BY_JSON_ARRAY || content_value->n) return BY_OK;
+    by_str place;
+    BY_TRY(place_of(cv, "messages[", at, "].content: ", &place));
+    return BY_REFUSE(cv, place, BY_STR("must not be an empty list"));
+}
+
 /* Calls that wait for their tool messages. */
 typedef struct {
     const by_recipe_call *calls;
@@ -291,6 +299,7 @@ static by_status convert_assistant(by_convert *cv, const by_json *v, uint32_t at
     }
     if (!by_given(text) && !by_given(list))
         return BY_REFUSE(cv, BY_STR("Invalid assistant message: content or tool_calls must be set"));
+    if (by_given(text)) BY_TRY(check_not_empty(cv, text, at));
     if (by_given(text)) BY_TRY(convert_content(cv, text, at, false, &m->content));
     m->has_reasoning = by_given(reasoning);
     if (m->has_reasoning) m->reasoning = reasoning->v.s;
@@ -324,11 +333,7 @@ static by_status convert_message(by_convert *cv, const by_json *v, uint32_t at, 
     by_recipe_message *m;
     BY_TRY(by_add_message(cv, role, &m));
     const by_json *text = by_field(v, MSG_CONTENT);
-    if (cv->server && text->type == BY_JSON_ARRAY && text->n == 0) {
-        by_str place;
-        BY_TRY(place_of(cv, "messages[", at, "].content: ", &place));
-        return BY_REFUSE(cv, place, BY_STR("must not be an empty list"));
-    }
+    BY_TRY(check_not_empty(cv, text, at));
     BY_TRY(convert_content(cv, text, at, true, &m->content));
     if (role == BY_ROLE_SYSTEM && by_recipe_text_is_empty(m->content)) cv->n_messages--; /* as if it were not there */
     return BY_OK;
@@ -389,15 +394,6 @@ static by_status convert_stream(by_convert *cv, const by_json *body) {
     return BY_OK;
 }
 
-static by_status check_penalty(by_convert *cv, const by_json *v, const char *name, float *out) {
-    if (!by_given(v)) return BY_OK;
-    if (!(v->v.d >= -2 && v->v.d <= 2))
-        return BY_REFUSE(cv, BY_STR("Invalid "), by_str_z(name), BY_STR(" value, the valid range of "), by_str_z(name),
-                         BY_STR(" is [-2, 2]"));
-    if (cv->server) *out = (float)v->v.d;
-    return BY_OK;
-}
-
 static by_status convert_logprobs(by_convert *cv, const by_json *on, const by_json *top) {
     by_api_inference *inf = &cv->out->inference;
     inf->logprobs = by_given(on) && on->v.b;
@@ -411,26 +407,19 @@ static by_status convert_logprobs(by_convert *cv, const by_json *on, const by_js
     return BY_OK;
 }
 
-static by_status convert_seed(by_convert *cv, const by_json *v) {
-    if (!by_given(v)) return BY_OK;
-    if (v->type == BY_JSON_UINT) return BY_REFUSE(cv, BY_STR("Invalid seed value, the valid range of seed is [0, 2^63)"));
-    cv->out->inference.has_seed = true;
-    cv->out->inference.seed = (uint64_t)v->v.i;
-    return BY_OK;
-}
-
 static by_status convert_sampling(by_convert *cv, const by_json *body) {
     const by_json *n = by_field(body, F_N);
     by_api_inference *inf = &cv->out->inference;
     if (by_given(n) && n->v.i != 1 && !cv->server)
         return BY_REFUSE(cv, BY_STR("Invalid n value (currently only n = 1 is supported)"));
-    BY_TRY(check_penalty(cv, by_field(body, F_PRESENCE), "presence_penalty", &inf->presence_penalty));
-    BY_TRY(check_penalty(cv, by_field(body, F_FREQUENCY), "frequency_penalty", &inf->frequency_penalty));
+    if (by_given(n)) BY_TRY(by_set_n(cv, n));
+    BY_TRY(by_set_penalty(cv, by_field(body, F_PRESENCE), "presence_penalty", &inf->presence_penalty));
+    BY_TRY(by_set_penalty(cv, by_field(body, F_FREQUENCY), "frequency_penalty", &inf->frequency_penalty));
     BY_TRY(by_set_temperature(cv, by_field(body, F_TEMPERATURE)));
     BY_TRY(by_set_top_p(cv, by_field(body, F_TOP_P)));
     BY_TRY(convert_logprobs(cv, by_field(body, F_LOGPROBS), by_field(body, F_TOP_LOGPROBS)));
     BY_TRY(by_set_max_tokens(cv, by_field(body, F_MAX_TOKENS), false));
-    return convert_seed(cv, by_field(body, F_SEED));
+    return by_set_seed(cv, by_field(body, F_SEED));
 }
 
 by_status by_convert_chat(by_convert *cv, by_json *body) {
@@ -438,7 +427,7 @@ by_status by_convert_chat(by_convert *cv, by_json *body) {
     BY_TRY(by_check_body(cv, body, &body_shape));
     BY_TRY(by_check_model(cv, by_field(body, F_MODEL)->v.s));
     by_set_thinking(cv, by_field(body, F_THINKING), by_field(body, F_EFFORT));
-    if (cv->server) BY_TRY(by_set_server_thinking(cv, &whole, by_field(body, F_THINKING), by_field(body, F_EFFORT)));
+    BY_TRY(by_begin_server_fields(cv, &whole, by_field(body, F_THINKING), by_field(body, F_EFFORT)));
     BY_TRY(convert_tools(cv, by_field(body, F_TOOLS)));
     BY_TRY(convert_all_messages(cv, by_field(body, F_MESSAGES)));
     BY_TRY(by_check_reasoning(cv, BY_STR("reasoning_content")));
@@ -449,6 +438,6 @@ by_status by_convert_chat(by_convert *cv, by_json *body) {
     BY_TRY(convert_stream(cv, body));
     BY_TRY(convert_format(cv, by_field(body, F_FORMAT)));
     BY_TRY(convert_sampling(cv, body));
-    if (cv->server) BY_TRY(by_set_server_fields(cv, &whole, BY_API_CHAT));
+    BY_TRY(by_end_server_fields(cv, &whole));
     return by_finish_conversation(cv);
 }

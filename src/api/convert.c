@@ -238,11 +238,28 @@ void by_set_thinking(by_convert *cv, const by_json *thinking, const by_json *eff
 
 /* ---- sampling ---- */
 
+by_status by_set_penalty(by_convert *cv, const by_json *v, const char *name, float *out) {
+    if (!by_given(v)) return BY_OK;
+    if (!(v->v.d >= -2 && v->v.d <= 2))
+        return BY_REFUSE(cv, BY_STR("Invalid "), by_str_z(name), BY_STR(" value, the valid range of "), by_str_z(name),
+                         BY_STR(" is [-2, 2]"));
+    if (cv->server) *out = (float)v->v.d;
+    return BY_OK;
+}
+
+by_status by_set_seed(by_convert *cv, const by_json *v) {
+    if (!by_given(v)) return BY_OK;
+    if (v->type == BY_JSON_UINT) return BY_REFUSE(cv, BY_STR("Invalid seed value, the valid range of seed is [0, 2^63)"));
+    cv->out->inference.has_seed = true;
+    cv->out->inference.seed = (uint64_t)v->v.i;
+    return BY_OK;
+}
+
 by_status by_set_temperature(by_convert *cv, const by_json *v) {
     if (!by_given(v)) return BY_OK;
     if (!(v->v.d >= 0 && v->v.d <= 2))
         return BY_REFUSE(cv, BY_STR("Invalid temperature value, the valid range of temperature is [0, 2]"));
-    if (!cv->out->conversation.thinking || (cv->server && cv->opt->honour_sampling))
+    if (!cv->out->conversation.thinking || cv->honour)
         cv->out->inference.temperature = (float)v->v.d;
     return BY_OK;
 }
@@ -253,7 +270,7 @@ by_status by_set_top_p(by_convert *cv, const by_json *v) {
     if (!(asked > 0 && asked <= 1))
         return BY_REFUSE(cv, BY_STR("Invalid top_p value, the valid range of top_p is (0, 1.0]"));
     float *top_p = &cv->out->inference.top_p;
-    if (cv->server && cv->opt->honour_sampling) *top_p = asked;
+    if (cv->honour) *top_p = asked;
     else if (cv->out->version == BY_RECIPE_V41) *top_p = c->thinking && asked > 0.95f ? asked : c->thinking ? 0.95f : 1.0f;
     else if (c->thinking) *top_p = c->n_tools ? 0.95f : 1.0f;
     else *top_p = asked;

@@ -15,6 +15,7 @@ typedef struct by_convert {
     by_api_error *error;
     by_err *err;
     bool server; /* profile */
+    bool honour; /* temperature and top_p stay as they were sent */
     /* messages so far; moved into out->conversation at the end */
     by_recipe_message *messages;
     uint32_t n_messages, cap_messages;
@@ -55,17 +56,30 @@ by_status by_join(by_convert *cv, const by_str *texts, uint32_t n, by_str separa
 
 /* ---- rules ---- */
 
+/* Looks the model up and sets the version, or refuses with the accepted names. */
 by_status by_check_model(by_convert *cv, by_str model);
 
 /* Words of thinking.type and of efforts, in the order of the enums below. */
 extern const by_shape by_shape_thinking; /* record: 0 type */
 extern const by_shape by_shape_effort;   /* INT: a by_effort_word, or in the server profile 100 + number */
-typedef enum { BY_WORD_NONE, BY_WORD_MINIMAL, BY_WORD_LOW, BY_WORD_MEDIUM, BY_WORD_HIGH, BY_WORD_XHIGH, BY_WORD_ULTRA, BY_WORD_MAX } by_effort_word;
+typedef enum {
+    BY_WORD_NONE,
+    BY_WORD_MINIMAL,
+    BY_WORD_LOW,
+    BY_WORD_MEDIUM,
+    BY_WORD_HIGH,
+    BY_WORD_XHIGH,
+    BY_WORD_ULTRA,
+    BY_WORD_MAX
+} by_effort_word;
 
 /* Sets thinking and effort of the conversation. thinking: record or null; effort: INT or null. */
 void by_set_thinking(by_convert *cv, const by_json *thinking, const by_json *effort);
 
 /* v: a DOUBLE or null. lower: above the bound means the bound (Messages). */
+by_status by_set_n(by_convert *cv, const by_json *v); /* server profile: 1..128 */
+by_status by_set_penalty(by_convert *cv, const by_json *v, const char *name, float *out);
+by_status by_set_seed(by_convert *cv, const by_json *v); /* INT, UINT or null */
 by_status by_set_temperature(by_convert *cv, const by_json *v);
 by_status by_set_top_p(by_convert *cv, const by_json *v);
 by_status by_set_max_tokens(by_convert *cv, const by_json *v, bool lower);
@@ -139,6 +153,7 @@ uint32_t *by_str_set_find(const by_str_set *set, by_str s);
 
 /* ---- the formats ---- */
 
+/* One format each: body is the parsed JSON, which is rewritten into records. */
 by_status by_convert_chat(by_convert *cv, by_json *body);
 by_status by_convert_responses(by_convert *cv, by_json *body);
 by_status by_convert_messages(by_convert *cv, by_json *body);
@@ -149,10 +164,10 @@ by_status by_check_body(by_convert *cv, by_json *body, const by_shape *shape);
 
 /* ---- server profile (server_fields.c) ---- */
 
-/* Reads the fields that only the server profile knows, from the body before it is rewritten: further spellings of the
- * thinking switch (with 400 when two fields contradict each other; thinking and effort are those of the format, or
- * null), then sampling. */
-by_status by_set_server_thinking(by_convert *cv, const by_json *body, const by_json *thinking, const by_json *effort);
-by_status by_set_server_fields(by_convert *cv, const by_json *body, by_api_kind api);
+/* The fields that only the server profile knows, read from the body before it is rewritten. Both do nothing in parity.
+ * The first: other spellings of the thinking switch (400 when two fields contradict each other; thinking and effort are
+ * those of the format, or null), and whether sampling values are honoured. The second: sampling. */
+by_status by_begin_server_fields(by_convert *cv, const by_json *body, const by_json *thinking, const by_json *effort);
+by_status by_end_server_fields(by_convert *cv, const by_json *body);
 
 #endif

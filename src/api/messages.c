@@ -512,7 +512,7 @@ by_status by_convert_messages(by_convert *cv, by_json *body) {
     const by_json *config = by_field(body, MB_OUTPUT_CONFIG), *effort = by_given(config) ? by_field(config, 0) : &none;
     const by_json *stream = by_field(body, MB_STREAM), *tools = by_field(body, MB_TOOLS);
     by_set_thinking(cv, by_field(body, MB_THINKING), effort);
-    if (cv->server) BY_TRY(by_set_server_thinking(cv, &whole, by_field(body, MB_THINKING), effort));
+    BY_TRY(by_begin_server_fields(cv, &whole, by_field(body, MB_THINKING), effort));
     cv->out->stream = by_given(stream) && stream->v.b;
     BY_TRY(convert_tools(&r, tools));
     BY_TRY(convert_system_field(cv, by_field(body, MB_SYSTEM)));
@@ -524,6 +524,6 @@ by_status by_convert_messages(by_convert *cv, by_json *body) {
     BY_TRY(by_set_temperature(cv, by_field(body, MB_TEMPERATURE)));
     BY_TRY(by_set_top_p(cv, by_field(body, MB_TOP_P)));
     BY_TRY(by_set_max_tokens(cv, by_field(body, MB_MAX_TOKENS), true));
-    if (cv->server) BY_TRY(by_set_server_fields(cv, &whole, BY_API_MESSAGES));
+    BY_TRY(by_end_server_fields(cv, &whole));
     return by_finish_conversation(cv);
 }

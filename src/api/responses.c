@@ -14,6 +14,8 @@ static by_status convert_input(by_convert *cv, const by_json *body, by_responses
     const by_json *input = by_field(body, RB_INPUT), *instructions = by_field(body, RB_INSTRUCTIONS);
     bool instructed = by_given(instructions) && instructions->v.s.len;
     if (!by_given(input) && !instructed) return BY_REFUSE(cv, BY_STR("Either input or instructions must be provided"));
+    if (cv->server && input->type == BY_JSON_STRING && input->v.s.len == 0 && !instructed)
+        return BY_REFUSE(cv, BY_STR("input: must not be empty"));
     if (instructed) {
         by_recipe_message *m;
         BY_TRY(by_add_message(cv, BY_ROLE_SYSTEM, &m));
@@ -161,7 +163,7 @@ by_status by_convert_responses(by_convert *cv, by_json *body) {
     BY_TRY(by_check_model(cv, by_field(body, RB_MODEL)->v.s));
     const by_json *reasoning = by_field(body, RB_REASONING), *effort = by_given(reasoning) ? by_field(reasoning, RS_EFFORT) : &none;
     by_set_thinking(cv, &none, effort);
-    if (cv->server) BY_TRY(by_set_server_thinking(cv, &whole, &none, effort));
+    BY_TRY(by_begin_server_fields(cv, &whole, &none, effort));
     BY_TRY(convert_tools(cv, by_field(body, RB_TOOLS), &t));
     cv->out->namespaces = t.namespaces;
     cv->out->n_namespaces = t.n_namespaces;
@@ -174,6 +176,6 @@ by_status by_convert_responses(by_convert *cv, by_json *body) {
     BY_TRY(convert_format(cv, by_field(body, RB_TEXT)));
     BY_TRY(convert_sampling(cv, body));
     BY_TRY(by_responses_set_echo(cv, body));
-    if (cv->server) BY_TRY(by_set_server_fields(cv, &whole, BY_API_RESPONSES));
+    BY_TRY(by_end_server_fields(cv, &whole));
     return by_finish_conversation(cv);
 }

@@ -25,7 +25,9 @@ by_status by_responses_mapped_name(by_convert *cv, const by_responses_tools *t, 
  * about a type that cannot be shown. */
 by_status by_responses_write_tools(by_convert *cv, const by_json *list, bool flat, by_str place, by_str *out);
 
+/* Items of the input (a text or a list) become messages of cv; found tools are added to t. */
 by_status by_responses_convert_input(by_convert *cv, const by_json *input, by_responses_tools *t);
+/* What the response object repeats. */
 by_status by_responses_set_echo(by_convert *cv, const by_json *body);
 
 #endif

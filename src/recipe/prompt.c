@@ -22,16 +22,18 @@ static bool grow(void **array, size_t n, size_t *cap, size_t item) {
     return true;
 }
 
-void by_prompt_put_special(by_prompt_job *j, by_recipe_special token) {
+static void put_token(by_prompt_job *j, by_str spelling) {
     by_recipe_prompt *p = j->p;
     if (!grow((void **)&p->ranges, p->n_ranges, &p->cap_ranges, sizeof *p->ranges)) {
         p->failed = true;
         return;
     }
     size_t begin = p->text.len;
-    by_prompt_put(j, j->specials->text[token]);
+    by_prompt_put(j, spelling);
     p->ranges[p->n_ranges++] = (by_tok_range){begin, p->text.len};
 }
+
+void by_prompt_put_special(by_prompt_job *j, by_recipe_special token) { put_token(j, j->specials->text[token]); }
 
 /* The placeholder and its source. */
 static void put_image(by_prompt_job *j, const by_recipe_piece *piece) {
@@ -67,15 +69,20 @@ void by_prompt_put_template(by_prompt_job *j, by_recipe_template_id id, by_promp
     }
 }
 
-by_status by_recipe_render(by_recipe_prompt *out, const by_recipe_conversation *c, by_recipe_version version,
-                           const by_recipe_specials *specials, by_err *err) {
+static by_prompt_job start(by_recipe_prompt *out, const by_recipe_specials *specials) {
     out->n_ranges = out->n_images = 0;
     out->failed = out->text.failed = false;
     by_buf_clear(&out->text);
     if (!out->scratch.next_bytes) by_arena_init(&out->scratch, BY_MEM_REQUEST);
     by_arena_reset(&out->scratch);
-    by_prompt_job j = {.p = out, .c = c, .version = version};
-    j.specials = specials ? specials : by_recipe_specials_default();
+    return (by_prompt_job){.p = out, .specials = specials ? specials : by_recipe_specials_default()};
+}
+
+by_status by_recipe_render(by_recipe_prompt *out, const by_recipe_conversation *c, by_recipe_version version,
+                           const by_recipe_specials *specials, by_err *err) {
+    by_prompt_job j = start(out, specials);
+    j.c = c;
+    j.version = version;
     if (c->choice != BY_CHOICE_NONE) {
         j.tools = c->tools;
         j.n_tools = c->n_tools;
@@ -89,6 +96,21 @@ by_status by_recipe_render(by_recipe_prompt *out, const by_recipe_conversation *
     }
     if (out->failed || out->text.failed)
         return BY_FAIL(err, BY_ENOMEM, "out of memory while rendering a prompt of %u messages", c->n_messages);
+    return BY_OK;
+}
+
+by_status by_recipe_render_completion(by_recipe_prompt *out, by_str text, const by_str *suffix,
+                                      const by_recipe_specials *specials, by_err *err) {
+    by_prompt_job j = start(out, specials);
+    by_prompt_put_special(&j, BY_SPECIAL_BOS);
+    if (suffix) put_token(&j, BY_STR("<｜fim▁begin｜>"));
+    by_prompt_put(&j, text);
+    if (suffix) {
+        put_token(&j, BY_STR("<｜fim▁hole｜>"));
+        by_prompt_put(&j, *suffix);
+        put_token(&j, BY_STR("<｜fim▁end｜>"));
+    }
+    if (out->failed || out->text.failed) return BY_FAIL(err, BY_ENOMEM, "out of memory while rendering a prompt");
     return BY_OK;
 }
 

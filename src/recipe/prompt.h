@@ -30,6 +30,11 @@ void by_recipe_prompt_deinit(by_recipe_prompt *p);
 by_status by_recipe_render(by_recipe_prompt *out, const by_recipe_conversation *c, by_recipe_version version,
                            const by_recipe_specials *specials, by_err *err);
 
+/* A prompt without chat format: bos and the text; with a suffix, bos, fim-begin, text, fim-hole, suffix, fim-end. suffix
+ * may be NULL. Errors: BY_ENOMEM. */
+by_status by_recipe_render_completion(by_recipe_prompt *out, by_str text, const by_str *suffix,
+                                      const by_recipe_specials *specials, by_err *err);
+
 /* Appends the ids of a rendered prompt. Errors: those of by_tok_encode_ranges; BY_EMISSING when the tokenizer lacks a
  * spelling (the V4 file has no system token: V4.1 prompts need an override). */
 by_status by_recipe_encode(by_tok_ids *out, const by_recipe_prompt *prompt, const by_tok *tok, by_tok_scratch *scratch,
