@@ -1,8 +1,5 @@
 /* cmd_conform.c - `bathyc conform`: answers rows of test vectors, one line out per line in, flushed each, so that a test
  * harness may also talk to it row by row. */
-#include <stdio.h>
-#include <string.h>
-
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/conform.h"
@@ -91,7 +88,7 @@ static void answer_row(by_conform *c, by_str line, by_arena *arena, by_buf *resu
     by_buf_push_byte(out, '\n');
 }
 
-static by_status run_rows(by_conform *c, by_line_reader *in, FILE *to, by_err *err) {
+static by_status run_rows(by_conform *c, by_line_reader *in, by_output *to, by_err *err) {
     by_arena arena;
     by_buf result = {0}, out = {0};
     by_arena_init(&arena, BY_MEM_JSON);
@@ -100,12 +97,8 @@ static by_status run_rows(by_conform *c, by_line_reader *in, FILE *to, by_err *e
     while ((status = by_line_reader_next(in, &line, err)) == BY_OK) {
         if (line.len == 0) continue;
         answer_row(c, line, &arena, &result, &out);
-        status = by_buf_check(&out, err);
+        status = by_output_write(to, &out, err);
         if (status < 0) break;
-        if (fwrite(out.ptr, 1, out.len, to) != out.len || fflush(to) != 0) {
-            status = BY_FAIL(err, BY_EIO, "writing the answer to line %zu failed", in->n_lines);
-            break;
-        }
     }
     by_arena_deinit(&arena);
     by_buf_deinit(&result);
@@ -129,16 +122,15 @@ int by_cmd_conform(int argc, char **argv) {
     by_buf path = {0};
     by_conform c = {0};
     by_line_reader in = {.fd = -1};
-    FILE *to = strcmp(output, "-") == 0 ? stdout : fopen(output, "w");
-    by_status status = to ? BY_OK : BY_FAIL(&err, BY_EIO, "%s: cannot be written", output);
+    by_output to;
+    by_status status = by_output_open(&to, output, &err);
     if (status == BY_OK) status = by_command_tokenizer_file(&path, tokenizer, model, &err);
     c.path = by_buf_z(&path);
     if (status == BY_OK) status = by_line_reader_open(&in, input, &err);
-    if (status == BY_OK) status = run_rows(&c, &in, to, &err);
+    if (status == BY_OK) status = run_rows(&c, &in, &to, &err);
     by_line_reader_close(&in);
     close_context(&c);
     by_buf_deinit(&path);
-    if (to && to != stdout && fclose(to) != 0 && status == BY_OK)
-        status = BY_FAIL(&err, BY_EIO, "%s: writing failed", output);
+    status = by_output_close(&to, status, &err);
     return status == BY_OK ? 0 : by_command_fail(&usage, &err);
 }

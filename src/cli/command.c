@@ -85,6 +85,29 @@ by_status by_command_tokenizer_file(by_buf *out, const char *tokenizer, const ch
     return by_buf_check(out, err);
 }
 
+/* ---- output ---- */
+
+static by_status write_failed(const by_output *o, by_err *err) {
+    return BY_FAIL(err, BY_EIO, "%s: writing failed: %s", o->file == stdout ? "standard output" : o->path, strerror(errno));
+}
+
+by_status by_output_open(by_output *o, const char *path, by_err *err) {
+    *o = (by_output){.path = path, .file = strcmp(path, "-") == 0 ? stdout : fopen(path, "wbe")};
+    return o->file ? BY_OK : BY_FAIL(err, BY_EIO, "%s: cannot be written: %s", path, strerror(errno));
+}
+
+by_status by_output_write(by_output *o, const by_buf *b, by_err *err) {
+    BY_TRY(by_buf_check(b, err));
+    if (b->len && fwrite(b->ptr, 1, b->len, o->file) != b->len) return write_failed(o, err);
+    return fflush(o->file) == 0 ? BY_OK : write_failed(o, err);
+}
+
+by_status by_output_close(by_output *o, by_status status, by_err *err) {
+    if (o->file && o->file != stdout && fclose(o->file) != 0 && status == BY_OK) status = write_failed(o, err);
+    o->file = NULL;
+    return status;
+}
+
 /* ---- lines ---- */
 
 by_status by_line_reader_open(by_line_reader *r, const char *path, by_err *err) {

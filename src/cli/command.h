@@ -29,6 +29,23 @@ by_status by_command_model_dir(by_buf *out, const char *given, by_err *err);
 /* The tokenizer's file: `tokenizer` if not NULL, else tokenizer.json in the model's folder. */
 by_status by_command_tokenizer_file(by_buf *out, const char *tokenizer, const char *model, by_err *err);
 
+/* ---- output ---- */
+
+/* A file being written, or standard output ("-"). */
+typedef struct by_output {
+    const char *path;
+    void *file; /* FILE * */
+} by_output;
+
+/* Errors: BY_EIO with the path. */
+by_status by_output_open(by_output *o, const char *path, by_err *err);
+
+/* Writes b and hands it to the reader at once. Errors: BY_EIO, BY_ENOMEM (b has failed to grow). */
+by_status by_output_write(by_output *o, const by_buf *b, by_err *err);
+
+/* Closes what was opened; a late write error becomes the status where it was BY_OK. */
+by_status by_output_close(by_output *o, by_status status, by_err *err);
+
 /* ---- lines ---- */
 
 /* Lines of a file or of standard input ("-"), read as they come: a line is handed out as soon as its end has arrived. */

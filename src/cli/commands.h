@@ -10,6 +10,8 @@
     X(logits, "logits of every token of given sequences, for numeric checks")                        \
     X(inspect, "show what a checkpoint holds and needs")                                           \
     X(parse, "split a model's output into reasoning, content and tool calls")                      \
+    X(detokenize, "text of token ids")                                                             \
+    X(tokenize, "token ids of a text")                                                             \
     X(version, "print the version and what this build contains")
 
 #define BY_COMMAND_DECL(name, help) int by_cmd_##name(int argc, char **argv);
