@@ -5,7 +5,8 @@
 
 #define BY_BENCH_TABLE(X)                                                                                              \
     X(model, "prefill and decode speed of a model at given lengths")                                                   \
-    X(recipe, "from text or ids of an answer to the events of an API")
+    X(recipe, "from text or ids of an answer to the events of an API")                                                 \
+    X(tokenizer, "text to token ids and back")
 
 #define BY_BENCH_DECL(name, help) int by_bench_##name(int argc, char **argv);
 BY_BENCH_TABLE(BY_BENCH_DECL)

@@ -73,6 +73,16 @@ void by_tok_stream_deinit(by_tok_stream *s) { by_buf_deinit(&s->pending); }
 
 static by_status out_of_memory(by_err *err) { return BY_FAIL(err, BY_ENOMEM, "out of memory while decoding token ids"); }
 
+/* by_buf_push_str, in place for the usual case of a short text and room for it. */
+static inline bool push_bytes(by_buf *out, by_str s) {
+    enum { SHORT = 16 };
+    if (s.len > SHORT || out->cap - out->len < SHORT) return by_buf_push_str(out, s);
+    char *to = out->ptr + out->len;
+    for (size_t i = 0; i < s.len; i++) to[i] = s.ptr[i];
+    out->len += s.len;
+    return true;
+}
+
 /* Moves `settled` over everything that is decided; tells whether the last character of the decided text is a good one.
  * was_good is the answer while nothing new is decided. */
 static bool settle(by_tok_stream *s, bool was_good) {
@@ -96,11 +106,11 @@ static by_status emit(by_tok_stream *s, by_buf *out, by_err *err) {
 }
 
 by_status by_tok_stream_push(by_tok_stream *s, int32_t id, by_buf *out, by_err *err) {
-    if (s->skip_special && by_tok_is_special(s->tok, id)) return BY_OK;
-    by_str bytes = by_tok_bytes(s->tok, id);
-    if (bytes.len == 0) return BY_OK;
-    if (s->pending.len == 0 && by_utf8_valid(bytes, NULL) && !by_str_ends(bytes, BY_STR(BY_UTF8_REPLACEMENT)))
-        return by_buf_push_str(out, bytes) ? BY_OK : out_of_memory(err); /* nearly every id */
+    uint8_t flags = flags_of(s->tok, id);
+    if (!(flags & BY_TOK_PRESENT) || (s->skip_special && flags & BY_TOK_SPECIAL)) return BY_OK;
+    by_str bytes = by_str_of(s->tok->bytes + s->tok->at[id], by_tok_len(s->tok, id));
+    if (s->pending.len == 0 && flags & BY_TOK_CLEAN) /* nearly every id */
+        return push_bytes(out, bytes) ? BY_OK : out_of_memory(err);
     if (!by_buf_push_str(&s->pending, bytes)) return out_of_memory(err);
     bool good = settle(s, false);
     if (s->mode == BY_TOK_STREAM_LOSSLESS) return emit(s, out, err);

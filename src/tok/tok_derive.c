@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "tok/tok_load.h"
 
 static by_status out_of_memory(by_err *err) { return BY_FAIL(err, BY_ENOMEM, "out of memory for the tokenizer"); }
@@ -137,6 +138,14 @@ static by_status list_added(by_tok *t, by_err *err) {
     return status < 0 ? by_err_prefix(err, "added_tokens: ") : status;
 }
 
+static void mark_clean(by_tok *t) {
+    for (int32_t i = 0; i < t->n_ids; i++) {
+        by_str bytes = by_tok_bytes(t, i);
+        if (bytes.len && by_utf8_valid(bytes, NULL) && !by_str_ends(bytes, BY_STR(BY_UTF8_REPLACEMENT)))
+            t->flags[i] |= BY_TOK_CLEAN;
+    }
+}
+
 by_status by_tok_derive(by_tok *t, bool plain_merges, by_err *err) {
     size_t n;
     by_tok_pair *list = pairs_by_rank(t, &n);
@@ -148,5 +157,6 @@ by_status by_tok_derive(by_tok *t, bool plain_merges, by_err *err) {
     if (!t->linear) BY_TRY(mark_whole_by_merging(t, err));
     BY_TRY(build_trie(t, &t->whole, BY_TOK_WHOLE, err));
     link_shorter(t);
+    mark_clean(t);
     return BY_OK;
 }

@@ -14,6 +14,7 @@ enum {
     BY_TOK_ADDED = 4,
     BY_TOK_SPECIAL = 8,
     BY_TOK_VERBATIM = 16, /* vocabulary entry with characters outside the byte alphabet: its text is its spelling */
+    BY_TOK_CLEAN = 64,    /* its bytes are whole characters, and the last one is not U+FFFD */
     BY_TOK_WHOLE = 32     /* merging the id's own bytes gives this id alone; only such ids can appear in an encoding */
 };
 
