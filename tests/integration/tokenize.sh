@@ -60,13 +60,14 @@ refused 2 "--jsonl reads a file" $B detokenize --jsonl 5
 
 # conform answers row by row: a reader at the other end of a pipe gets each answer before the next row is sent.
 coproc C { "$B" conform; }
+pid=$C_PID # bash forgets it when the process ends
 for i in 1 2 3; do
     printf '{"kind": "encode", "input": {"text": "<think>", "added_tokens": true}}\n' >&"${C[1]}"
     read -r -t 20 line <&"${C[0]}" || line=timeout
     same "conform $i" "$line" '{"kind": "encode", "result": {"ids": [4917]}}'
 done
 exec {C[1]}>&-
-wait "$C_PID"
+wait "$pid"
 same unknown "$(echo '{"kind": "nope", "input": {}}' | $B conform)" "{\"error\": \"unknown kind 'nope'\"}"
 
 # Every stored row through the command.
