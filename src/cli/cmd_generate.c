@@ -106,7 +106,7 @@ static void write_result(job *j, const by_token_line *l, const int32_t *tokens, 
     for (int32_t i = 0; i < r->n_output; i++) by_json_out_int(&o, tokens[r->n_prompt + i]);
     by_json_out_array_end(&o);
     by_json_out_key(&o, "finish_reason");
-    by_json_out_z(&o, r->finish == BY_FINISH_STOP ? "stop" : "length");
+    by_json_out_z(&o, r->finish == BY_SOLO_STOP ? "stop" : "length");
     const struct { const char *key; int64_t value; } counts[] = {
         {"n_prompt", r->n_prompt}, {"n_steps", r->n_steps}, {"n_drafted", 0}, {"n_accepted", 0}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {

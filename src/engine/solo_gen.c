@@ -73,8 +73,8 @@ static by_status generate(state *g, int32_t *tokens, int32_t n_prompt, by_solo_t
         out->n_output++;
         status = token(arg, tokens[n - 1], logprob, err);
         if (status < 0) break;
-        out->finish = status == BY_END ? BY_FINISH_CALLER : is_stop(g->opts, tokens[n - 1]) ? BY_FINISH_STOP : BY_FINISH_LENGTH;
-        if (out->finish != BY_FINISH_LENGTH || out->n_output == g->opts->max_tokens) break;
+        out->finish = status == BY_END ? BY_SOLO_CALLER : is_stop(g->opts, tokens[n - 1]) ? BY_SOLO_STOP : BY_SOLO_LENGTH;
+        if (out->finish != BY_SOLO_LENGTH || out->n_output == g->opts->max_tokens) break;
         status = by_solo_feed(g->solo, tokens, n, err);
         if (status < 0) break;
         out->n_steps++;

@@ -6,7 +6,7 @@
 #include "engine/solo.h"
 #include "sample/sample_params.h"
 
-typedef enum by_finish { BY_FINISH_STOP, BY_FINISH_LENGTH, BY_FINISH_CALLER } by_finish;
+typedef enum by_solo_finish { BY_SOLO_STOP, BY_SOLO_LENGTH, BY_SOLO_CALLER } by_solo_finish;
 
 typedef struct by_solo_gen_opts {
     by_sample_params sampling; /* eos_id is used as the end token unless ignore_eos */
@@ -15,13 +15,13 @@ typedef struct by_solo_gen_opts {
 } by_solo_gen_opts;
 
 typedef struct by_solo_gen_result {
-    by_finish finish;
+    by_solo_finish finish;
     int32_t n_prompt, n_output;
     int64_t n_steps;           /* trunk forwards after prefill */
     double prefill_s, decode_s;
 } by_solo_gen_result;
 
-/* Called for every token, a final end token included; BY_END stops the generation (BY_FINISH_CALLER). */
+/* Called for every token, a final end token included; BY_END stops the generation (BY_SOLO_CALLER). */
 typedef by_status by_solo_token(void *arg, int32_t token, float logprob, by_err *err);
 
 /* Generates behind tokens[0, n_prompt); tokens has room for n_prompt + max_tokens ids and receives them. The caches must be

@@ -68,7 +68,7 @@ static void move(by_sched *s, by_sched_seq *seq, by_sched_state to) {
 
 by_sched_opts by_sched_opts_default(void) {
     return (by_sched_opts){.max_rows = 4096, .max_seqs = 256, .max_waiting = 4096, .bypass_limit = 4, .interval = 70,
-                           .ttft_budget_us = 1000000};
+                           .ttft_budget_us = 1000000, .all_rows = 64};
 }
 
 static by_status check(const by_sched_opts *o, by_err *err) {
@@ -80,6 +80,7 @@ static by_status check(const by_sched_opts *o, by_err *err) {
     if (o->max_waiting < 1) return BY_FAIL(err, BY_EINVAL, "max-queue: %d is below 1", o->max_waiting);
     if (o->bypass_limit < 0) return BY_FAIL(err, BY_EINVAL, "bypass-limit: %d is below 0", o->bypass_limit);
     if (o->interval < 1) return BY_FAIL(err, BY_EINVAL, "prefill interval: %d is below 1", o->interval);
+    if (o->all_rows < 1) return BY_FAIL(err, BY_EINVAL, "prompt rows with logits: %d is below 1", o->all_rows);
     if (o->prefill_rows < 0) return BY_FAIL(err, BY_EINVAL, "prefill rows of a step: %d is below 0", o->prefill_rows);
     return BY_OK;
 }
@@ -150,29 +151,39 @@ static int64_t still_to_grow(const by_sched *s, const by_sched_seq *seq) {
     return want > held ? want - held : 0;
 }
 
-/* The last running sequence in order that is not in the plan yet and not `keep`. */
-static by_sched_seq *victim(const by_sched *s, const by_plan *plan, const by_sched_seq *keep) {
-    for (by_sched_seq *v = s->running.last; v; v = v->prev) {
-        if (v == keep) continue;
-        bool planned = false;
-        for (int32_t i = 0; i < plan->n_seqs && !planned; i++) planned = plan->rows[i].seq == v;
-        if (!planned) return v;
-    }
-    return NULL;
+static bool planned(const by_plan *plan, const by_sched_seq *seq) {
+    for (int32_t i = 0; i < plan->n_seqs; i++)
+        if (plan->rows[i].seq == seq) return true;
+    return false;
 }
 
-/* Blocks for n_tokens tokens of seq, swapping others out if it must be. False: seq has to wait. Only sequences behind seq in
- * order give way. */
+/* Who gives way: a paused sequence, which gains nothing from what it holds, else the last in order that is not planned. */
+static by_sched_seq *victim(const by_sched *s, const by_plan *plan, const by_sched_seq *keep) {
+    by_sched_seq *last = NULL;
+    for (by_sched_seq *v = s->running.last; v; v = v->prev) {
+        if (v == keep || planned(plan, v)) continue;
+        if (v->paused) return v;
+        if (!last) last = v;
+    }
+    return last;
+}
+
+static bool evict(by_sched *s, by_sched_seq *v) {
+    if (!s->pool.swap_out(s->pool.ctx, v)) {
+        s->stats.n_stuck++;
+        return false;
+    }
+    move(s, v, BY_SCHED_SWAPPED);
+    s->stats.n_preempted++;
+    return true;
+}
+
+/* Blocks for n_tokens tokens of seq, swapping others out if it must be. False: seq has to wait. Only paused sequences and those
+ * behind seq in order give way. */
 static bool make_room(by_sched *s, const by_plan *plan, by_sched_seq *seq, int64_t n_tokens) {
     while (!s->pool.grow(s->pool.ctx, seq, n_tokens)) {
         by_sched_seq *v = victim(s, plan, seq);
-        if (!v || before(v, seq)) return false;
-        if (!s->pool.swap_out(s->pool.ctx, v)) {
-            s->stats.n_stuck++;
-            return false;
-        }
-        move(s, v, BY_SCHED_SWAPPED);
-        s->stats.n_preempted++;
+        if (!v || (!v->paused && before(v, seq)) || !evict(s, v)) return false;
     }
     return true;
 }
@@ -181,6 +192,7 @@ static void take(by_plan *plan, by_sched_seq *seq, int32_t n_rows) {
     bool samples = seq->n_done + n_rows == seq->n_tokens;
     plan->rows[plan->n_seqs++] = (by_plan_row){.seq = seq, .first = seq->n_done, .n_rows = n_rows, .samples = samples};
     plan->n_rows += n_rows;
+    if (seq->wants_all) plan->n_all += n_rows;
     seq->n_done += n_rows;
     seq->n_tokens += samples;
 }
@@ -203,21 +215,35 @@ static void plan_decode(by_sched *s, by_plan *plan) {
     plan->n_decode = plan->n_seqs;
 }
 
-static void resume(by_sched *s) {
-    while (s->swapped.first && s->running.n < s->opts.max_seqs) {
-        by_sched_seq *seq = s->swapped.first;
-        /* One block more than it held, so that it does not leave again at once. */
+static by_sched_seq *first_to_resume(const by_sched *s) {
+    by_sched_seq *seq = s->swapped.first;
+    while (seq && seq->paused) seq = seq->next;
+    return seq;
+}
+
+/* Swapped sequences come back as far as there is room for them and one more block for each running one, so that they do not
+ * leave again at once; paused sequences make that room. */
+static void resume(by_sched *s, const by_plan *plan) {
+    by_sched_seq *seq;
+    while ((seq = first_to_resume(s)) != NULL) {
         int64_t need = s->pool.blocks_for(s->pool.ctx, seq->n_tokens + 1);
-        if (s->running.n > 0 && s->pool.blocks_free(s->pool.ctx) < need + s->running.n) return;
-        if (!s->pool.swap_in(s->pool.ctx, seq)) return;
-        move(s, seq, BY_SCHED_RUNNING);
-        s->stats.n_resumed++;
+        bool fits = s->running.n == 0 || (s->running.n < s->opts.max_seqs &&
+                                          s->pool.blocks_free(s->pool.ctx) >= need + s->running.n);
+        if (fits && s->pool.swap_in(s->pool.ctx, seq)) {
+            move(s, seq, BY_SCHED_RUNNING);
+            s->stats.n_resumed++;
+            continue;
+        }
+        by_sched_seq *v = victim(s, plan, NULL);
+        if (!v || !v->paused || !evict(s, v)) return;
     }
 }
 
 static int32_t chunk_rows(const by_sched *s, const by_plan *plan, int32_t budget, const by_sched_seq *seq) {
     int64_t want = seq->n_tokens - seq->n_done, left = s->opts.max_rows - plan->n_rows;
+    if (seq->cut > seq->n_done && seq->n_done + want > seq->cut) want = seq->cut - seq->n_done;
     if (budget < left) left = budget;
+    if (seq->wants_all && left > s->opts.all_rows - plan->n_all) left = s->opts.all_rows - plan->n_all;
     return (int32_t)(want < left ? want : left);
 }
 
@@ -243,6 +269,17 @@ static int64_t promised(const by_sched *s) {
     return sum;
 }
 
+/* Tries to admit seq; paused sequences make room for it. promise: blocks that the admitted ones may still take. */
+static bool admit(by_sched *s, const by_plan *plan, by_sched_seq *seq, int64_t promise) {
+    int64_t need = s->pool.blocks_for(s->pool.ctx, seq->n_expected);
+    for (;;) {
+        bool fits = s->running.n == 0 || s->pool.blocks_free(s->pool.ctx) >= promise + need;
+        if (fits && s->running.n < s->opts.max_seqs && s->pool.admit(s->pool.ctx, seq)) return true;
+        by_sched_seq *v = victim(s, plan, NULL);
+        if (!v || !v->paused || !evict(s, v)) return false;
+    }
+}
+
 /* Admits from the queue while rows, slots and expected blocks last. */
 static void plan_waiting(by_sched *s, by_plan *plan, int32_t *budget) {
     int64_t promise = promised(s);
@@ -250,14 +287,13 @@ static void plan_waiting(by_sched *s, by_plan *plan, int32_t *budget) {
     by_sched_seq *next;
     for (by_sched_seq *seq = s->waiting.first; seq; seq = next) {
         next = seq->next;
-        if (plan->n_seqs == s->opts.max_seqs || s->running.n == s->opts.max_seqs || *budget == 0) return;
-        if (s->swapped.n > 0) return; /* they come first */
+        if (plan->n_seqs == s->opts.max_seqs || *budget == 0) return;
+        if (first_to_resume(s)) return; /* they come first */
         if (seq->paused) continue;
         by_sched_seq *head = s->waiting.first;
         if (head_waits && head->n_passed >= s->opts.bypass_limit) return;
-        int64_t need = s->pool.blocks_for(s->pool.ctx, seq->n_expected);
-        bool fits = s->running.n == 0 || s->pool.blocks_free(s->pool.ctx) >= promise + need;
-        if (!fits || !s->pool.admit(s->pool.ctx, seq)) {
+        if (!admit(s, plan, seq, promise)) {
+            if (s->running.n >= s->opts.max_seqs) return;
             head_waits = true;
             continue;
         }
@@ -290,8 +326,8 @@ static bool prompts_only(const by_sched *s, int64_t now_us) {
 }
 
 void by_sched_plan(by_sched *s, by_plan *plan, int64_t now_us) {
-    plan->n_seqs = plan->n_rows = plan->n_decode = 0;
-    resume(s);
+    plan->n_seqs = plan->n_rows = plan->n_decode = plan->n_all = 0;
+    resume(s, plan);
     bool only = prompts_only(s, now_us);
     if (!only) plan_decode(s, plan);
     int32_t budget = s->opts.max_rows - plan->n_rows;

@@ -10,8 +10,8 @@
  *   admission          a prompt is admitted when its expected length fits beside what the admitted ones may still grow to
  *   bypass             while the head of the queue does not fit, at most `bypass_limit` later requests may pass it; then
  *                      nothing is admitted before it. That bounds its wait.
- *   preemption         when blocks run out the last in order is swapped out; swapped sequences come back in order, and before
- *                      anything new is admitted
+ *   preemption         when blocks run out a paused sequence, else the last in order, is swapped out; swapped sequences come
+ *                      back in order, and before anything new is admitted; a paused one comes back when it goes on
  *   policy             mixed: prompts share steps with decode rows. interval: steps with prompts come at most every
  *                      `interval` steps while something decodes, and then without decode rows (the original's way).
  *                      deadline: as mixed, but while the oldest waiter is over `ttft_budget_us` prompts get the whole step.
@@ -40,6 +40,8 @@ typedef struct by_sched_seq {
     int64_t n_tokens;    /* tokens known: prompt and output, those of a step in flight included */
     int64_t n_expected;  /* tokens it will probably end with, >= n_tokens */
     int64_t n_max;       /* tokens it can end with: no row is planned beyond */
+    int64_t cut;         /* a prefill chunk ends here; 0 = anywhere. May be set by the pool's admit */
+    bool wants_all;      /* prompt rows want logits: they share opts.all_rows of a step */
     bool paused;         /* its reader is slow: keeps what it holds, gets no rows */
 
     by_sched_state state;
@@ -74,10 +76,11 @@ typedef struct by_sched_opts {
     int32_t interval;       /* interval policy: steps between prefills, default 70 */
     int64_t ttft_budget_us; /* deadline policy */
     int32_t prefill_rows;   /* most prompt rows of a mixed step that also decodes; 0 = what is left of max_rows */
+    int32_t all_rows;       /* prompt rows with logits in one step, >= 1 */
     by_prefill_policy policy;
 } by_sched_opts;
 
-/* The defaults of the flags. */
+/* The documented defaults: 4096 rows, 256 sequences, bypass 4, mixed. */
 by_sched_opts by_sched_opts_default(void);
 
 /* One sequence's share of a step. */
@@ -92,6 +95,7 @@ typedef struct by_plan {
     by_plan_row *rows; /* [max_seqs]: decode rows in order, then prompts */
     int32_t n_seqs, n_rows;
     int32_t n_decode;  /* of n_seqs */
+    int32_t n_all;     /* rows of sequences with wants_all */
 } by_plan;
 
 typedef struct by_sched by_sched;

@@ -247,9 +247,8 @@ static void swap(engine *e, int cases) {
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 
 static const char *model_path(int i) {
-    return i == 0   ? by_source_path("models/tiny")
-           : i == 1 ? by_golden_path("model/tiny_a/checkpoint")
-                    : by_golden_path("model/tiny_b/checkpoint");
+    if (i == 0) return by_source_path("models/tiny");
+    return by_golden_path(i == 1 ? "model/tiny_a/checkpoint" : "model/tiny_b/checkpoint");
 }
 
 static int cases_for(const by_test_backend *b, int model) {

@@ -54,7 +54,7 @@ static void the_caller_can_stop_and_the_prompt_is_checked(void **state) {
     by_solo_gen_result r;
     int seen = 0;
     assert_int_equal(by_solo_generate(&s, tokens, 3, &o, count_tokens, &seen, &r, &err), BY_OK);
-    assert_int_equal(r.finish, BY_FINISH_CALLER);
+    assert_int_equal(r.finish, BY_SOLO_CALLER);
     assert_int_equal(r.n_output, 5);
     assert_int_equal(by_solo_generate(&s, tokens, 0, &o, count_tokens, &seen, &r, &err), BY_EINVAL);
     tokens[1] = 5376;

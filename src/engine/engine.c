@@ -1,0 +1,241 @@
+/* engine.c - opening and closing: model, caches sized to the memory, threads. */
+#include "engine/engine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cpu.h"
+#include "engine/engine_impl.h"
+
+enum { BACKTRACK = 6, SNAPSHOTS_MAX = 4096 };
+
+by_engine_opts by_engine_opts_default(void) {
+    return (by_engine_opts){.device = {.backend = BY_BACKEND_CPU},
+                            .model = {.numerics = BY_NUMERICS_DEPLOYED, .check_weights = true},
+                            .sched = by_sched_opts_default(),
+                            .expect_quantile = 0.9,
+                            .async = true,
+                            .prefix_cache = true,
+                            .restore = BY_RESTORE_AUTO,
+                            .trunc = BY_TRUNC_COMPACT};
+}
+
+static int64_t free_memory(void) {
+    long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (int64_t)pages * size : (int64_t)1 << 30;
+}
+
+/* Rows that exactness needs, engine.md section 5: keep_exact decoder rows in front of the end, and encoder_reach rows in front
+ * of the first row whose layer input must be exact. Without a boundary everything is one half. */
+static void reaches(by_engine *e, int32_t ring_len) {
+    int32_t w = e->model->cfg.window - 1, L = e->model->cfg.n_layers, P = e->model->boundary;
+    e->encoder_reach = w * (P < 0 ? L - 1 : P);
+    e->keep_exact = ring_len + (P < 0 ? 0 : w * (L - 1 - P));
+}
+
+static by_status size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *pool, by_err *err) {
+    by_engine_opts *o = &e->opts;
+    BY_TRY(by_model_kv_layout(layout, e->model, BACKTRACK, err));
+    int64_t ram = o->ram_bytes ? o->ram_bytes : free_memory() / 4;
+    pool->n_slots = o->state_slots ? o->state_slots : (int32_t)(1.2 * o->sched.max_seqs) + 1;
+    int64_t limit = e->model->cfg.max_positions, want = o->max_context && o->max_context < limit ? o->max_context : limit;
+    int64_t slots = (pool->n_slots + 1) * layout->slot_bytes;
+    while (!o->state_slots && pool->n_slots > 1 && slots > ram / 4) { /* fewer sequences at once rather than none */
+        pool->n_slots = pool->n_slots / 2 > 1 ? pool->n_slots / 2 : 1;
+        slots = (pool->n_slots + 1) * layout->slot_bytes;
+    }
+    int64_t per_seq = by_kv_blocks_for(want), left = ram - slots;
+    e->host_bytes_max = left / 4; /* swapped state and snapshots */
+    int64_t blocks = layout->block_bytes ? (left - e->host_bytes_max) / layout->block_bytes : 1;
+    int64_t most = per_seq * o->sched.max_seqs;
+    if (blocks > most) blocks = most;
+    if (blocks > INT32_MAX / 2) blocks = INT32_MAX / 2;
+    if (o->kv_blocks) blocks = o->kv_blocks;
+    if (blocks < 1) return BY_FAIL(err, BY_ENOMEM, "%lld bytes of memory hold no KV block", (long long)ram);
+    pool->n_blocks = (int32_t)blocks;
+    e->max_context = want;
+    if (layout->block_bytes && blocks * BY_KV_BLOCK_TOKENS < want) {
+        e->max_context = blocks * BY_KV_BLOCK_TOKENS;
+        if (o->max_context)
+            return BY_FAIL(err, BY_ENOMEM, "a context of %lld tokens needs %lld KV blocks, the memory given holds %lld",
+                           (long long)want, (long long)per_seq, (long long)blocks);
+    }
+    return BY_OK;
+}
+
+static by_status make_jobs(by_engine *e, by_err *err) {
+    for (int i = 0; i < 2; i++) {
+        by_job *j = &e->jobs[i];
+        j->steps = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *j->steps);
+        j->kv = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *j->kv);
+        j->seqs = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *j->seqs);
+        if (!j->steps || !j->kv || !j->seqs) return BY_FAIL(err, BY_ENOMEM, "out of memory for steps of %d sequences", e->max_seqs);
+    }
+    return BY_OK;
+}
+
+/* What must be equal for two prompts to share blocks. The approximate restores have a key space of their own. */
+static void make_root(by_engine *e) {
+    char text[256];
+    const by_config *c = &e->model->cfg;
+    bool exact = e->opts.restore <= BY_RESTORE_EXACT_REPLAY;
+    int n = snprintf(text, sizeof text, "by-kv1|%s|%d|%d|%d|%d|%s", by_numerics_name(e->model->numerics), c->n_layers, c->hidden_size,
+                     c->head_dim, BY_KV_BLOCK_TOKENS, exact ? "exact" : "approximate");
+    e->root = by_kv_key_root(text, n > 0 ? (size_t)n : 0);
+}
+
+static by_status open_parts(by_engine *e, by_err *err) {
+    by_engine_opts *o = &e->opts;
+    BY_TRY(by_device_open(&e->dev, &o->device, err));
+    BY_TRY(by_model_open(&e->model, o->model_dir, e->dev, &o->model, err));
+    by_kv_layout layout;
+    by_kv_opts pool;
+    BY_TRY(size_caches(e, &layout, &pool, err));
+    BY_TRY(by_kv_create(&e->kv, e->dev, &layout, &pool, err));
+    reaches(e, layout.ring_len);
+    e->max_seqs = o->sched.max_seqs;
+    int32_t V = e->model->cfg.vocab_size;
+    by_runner_opts run = {.max_rows = o->sched.max_rows, .max_seqs = e->max_seqs, .max_logits = e->max_seqs + o->sched.all_rows,
+                          .max_context = e->max_context, .trunc = o->trunc};
+    if (run.max_logits > run.max_rows) run.max_logits = run.max_rows;
+    BY_TRY(by_runner_create(&e->runner, e->model, e->kv, &run, err));
+    by_sched_pool vt = by_engine_pool(e);
+    BY_TRY(by_sched_create(&e->sched, &o->sched, &vt, err));
+    BY_TRY(by_plan_init(&e->plan, e->sched, err));
+    by_cpu cpu;
+    by_cpu_detect(&cpu);
+    BY_TRY(by_sample_scratch_create(&e->scratch, V, cpu.isa, err));
+    e->row = by_alloc(BY_MEM_REQUEST, (size_t)V * 4);
+    e->first_rows = by_alloc(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *e->first_rows);
+    int64_t n = e->host_bytes_max / layout.slot_bytes;
+    e->n_snapshots = o->prefix_cache ? (int32_t)(n < SNAPSHOTS_MAX ? n : SNAPSHOTS_MAX) : 0;
+    e->snapshots = by_alloc_zero(BY_MEM_KV, (size_t)(e->n_snapshots ? e->n_snapshots : 1) * sizeof *e->snapshots);
+    if (!e->row || !e->first_rows || !e->snapshots) return BY_FAIL(err, BY_ENOMEM, "out of memory for the engine");
+    make_root(e);
+    return make_jobs(e, err);
+}
+
+static by_status start_threads(by_engine *e, by_err *err) {
+    if (pthread_create(&e->device, NULL, by_engine_device_main, e) != 0)
+        return BY_FAIL(err, BY_EIO, "cannot start the device thread");
+    if (pthread_create(&e->scheduler, NULL, by_engine_scheduler_main, e) != 0) {
+        pthread_mutex_lock(&e->lock);
+        e->device_stop = true;
+        pthread_cond_signal(&e->job_ready);
+        pthread_mutex_unlock(&e->lock);
+        pthread_join(e->device, NULL);
+        return BY_FAIL(err, BY_EIO, "cannot start the scheduler thread");
+    }
+    e->threads_started = true;
+    return BY_OK;
+}
+
+by_status by_engine_open(by_engine **out, const by_engine_opts *opts, by_err *err) {
+    *out = NULL;
+    if (!(opts->expect_quantile > 0 && opts->expect_quantile <= 1))
+        return BY_FAIL(err, BY_EINVAL, "expected-length quantile: %g is outside (0, 1]", opts->expect_quantile);
+    if (opts->keep < 0) return BY_FAIL(err, BY_EINVAL, "decoder-keep: %d is below 0", opts->keep);
+    by_engine *e = by_alloc_zero(BY_MEM_REQUEST, sizeof *e);
+    if (!e) return BY_FAIL(err, BY_ENOMEM, "out of memory for the engine");
+    e->opts = *opts;
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&e->wake, &attr);
+    pthread_cond_init(&e->idle, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_cond_init(&e->job_ready, NULL);
+    pthread_cond_init(&e->job_done, NULL);
+    by_status status = open_parts(e, err);
+    if (status == BY_OK) status = start_threads(e, err);
+    if (status < 0) {
+        by_engine_close(e);
+        return status;
+    }
+    *out = e;
+    return BY_OK;
+}
+
+static void stop_threads(by_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    e->stopping = true;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+    pthread_join(e->scheduler, NULL);
+    pthread_mutex_lock(&e->lock);
+    e->device_stop = true;
+    pthread_cond_signal(&e->job_ready);
+    pthread_mutex_unlock(&e->lock);
+    pthread_join(e->device, NULL);
+}
+
+void by_engine_close(by_engine *e) {
+    if (!e) return;
+    if (e->threads_started) stop_threads(e);
+    for (int i = 0; i < 2; i++) {
+        by_job *j = &e->jobs[i];
+        by_free(j->steps);
+        by_free(j->kv);
+        by_free(j->seqs);
+        by_free(j->samples);
+        by_free(j->tops);
+        by_free(j->before.items);
+        by_free(j->after.items);
+    }
+    for (int32_t i = 0; e->snapshots && i < e->n_snapshots; i++) by_free(e->snapshots[i].bytes);
+    by_free(e->snapshots);
+    by_free(e->row);
+    by_free(e->first_rows);
+    by_sample_scratch_destroy(e->scratch);
+    by_plan_deinit(&e->plan);
+    by_sched_destroy(e->sched);
+    by_runner_destroy(e->runner);
+    by_kv_destroy(e->kv);
+    by_model_close(e->model);
+    by_device_close(e->dev);
+    pthread_mutex_destroy(&e->lock);
+    pthread_cond_destroy(&e->wake);
+    pthread_cond_destroy(&e->idle);
+    pthread_cond_destroy(&e->job_ready);
+    pthread_cond_destroy(&e->job_done);
+    by_free(e);
+}
+
+const by_model *by_engine_model(const by_engine *e) { return e->model; }
+int64_t by_engine_max_context(const by_engine *e) { return e->max_context; }
+
+void by_engine_drain(by_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    e->draining = true;
+    pthread_mutex_unlock(&e->lock);
+}
+
+bool by_engine_wait_idle(by_engine *e, int64_t timeout_ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += timeout_ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_mutex_lock(&e->lock);
+    while (e->n_inside > 0) {
+        if (timeout_ms < 0) pthread_cond_wait(&e->idle, &e->lock);
+        else if (pthread_cond_timedwait(&e->idle, &e->lock, &until) != 0) break;
+    }
+    bool idle = e->n_inside == 0;
+    pthread_mutex_unlock(&e->lock);
+    return idle;
+}
+
+by_engine_stats by_engine_stats_get(by_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    by_engine_stats s = e->shared_stats;
+    pthread_mutex_unlock(&e->lock);
+    return s;
+}

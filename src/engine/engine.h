@@ -1,0 +1,143 @@
+/* engine.h - many requests on one model: continuous batching, prefix reuse, preemption, asynchronous steps.
+ *
+ *   caller threads      submit, read events, abort                        (any number)
+ *   scheduler thread    plans step t + 1 while step t runs, commits results one step late
+ *   device thread       runs steps in order: restores, forward, sampling, saves
+ *
+ * A request has n choices; each choice gives one token event after another and ends with a finish reason. Events lie in a
+ * bounded queue per request: a reader that is slow pauses its own request and no other. A request ends by itself, by
+ * by_request_abort, or by an error of its own (for example NaN in its logits); others are not touched.
+ *
+ * Same prompt, parameters and seed give the same tokens and the same bits of log-probabilities whatever else runs, except
+ * with the approximate modes BY_RESTORE_LOAD and BY_RESTORE_REPLAY or a keep below the exact one. Source: engine.md. */
+#ifndef BY_ENGINE_ENGINE_H
+#define BY_ENGINE_ENGINE_H
+
+#include "model/runner.h"
+#include "sample/sample_dist.h"
+#include "sched/sched.h"
+
+/* How a prefix hit gets its window rings back. Source: engine.md section 5. */
+typedef enum by_restore {
+    BY_RESTORE_AUTO,         /* a full snapshot where there is one, else exact-replay */
+    BY_RESTORE_FULL,         /* full snapshots only */
+    BY_RESTORE_EXACT_REPLAY, /* recompute as far back as exactness asks */
+    BY_RESTORE_REPLAY,       /* recompute one window: approximate */
+    BY_RESTORE_LOAD          /* encoder rings from a snapshot, decoder rings from the kept rows: approximate */
+} by_restore;
+
+typedef struct by_engine_opts {
+    const char *model_dir;
+    by_device_opts device;
+    by_model_opts model;
+    int64_t max_context;  /* 0 = the smaller of the model's limit and what the caches hold */
+    int32_t kv_blocks;    /* 0 = from ram_bytes */
+    int32_t state_slots;  /* 0 = 1.2 x max_seqs */
+    int64_t ram_bytes;    /* most host memory for caches, swapped state and snapshots; 0 = a quarter of what is free */
+    by_sched_opts sched;
+    double expect_quantile; /* of past output lengths, for admission; default 0.9 */
+    bool async;           /* default true */
+    bool prefix_cache;    /* default true */
+    by_restore restore;
+    by_truncation trunc;  /* default compact */
+    int32_t keep;         /* decoder rows that truncation keeps; 0 = exact (default) */
+} by_engine_opts;
+
+/* CPU, deployed numerics, asynchronous, prefix cache with exact restores, compact truncation at the exact keep. */
+by_engine_opts by_engine_opts_default(void);
+
+typedef struct by_engine by_engine;
+typedef struct by_request by_request;
+
+/* Errors: those of by_model_open, by_kv_create and by_sched_create; BY_ENOMEM when one sequence of max_context tokens does not
+ * fit. */
+by_status by_engine_open(by_engine **out, const by_engine_opts *opts, by_err *err);
+/* Ends every request with BY_CHOICE_CANCELLED and waits for the threads. All requests must be released afterwards or
+ * before; NULL is allowed. */
+void by_engine_close(by_engine *e);
+
+/* The model (read-only), and the most tokens one sequence may have. */
+const by_model *by_engine_model(const by_engine *e);
+int64_t by_engine_max_context(const by_engine *e);
+
+/* No new requests from now on (BY_EBUSY); those inside go on. Returns at once. */
+void by_engine_drain(by_engine *e);
+/* Waits until no request is inside, at most timeout_ms (-1 = for ever). False after a timeout. */
+bool by_engine_wait_idle(by_engine *e, int64_t timeout_ms);
+
+typedef enum by_choice_finish {
+    BY_CHOICE_RUNNING,
+    BY_CHOICE_STOP,      /* end token or stop id */
+    BY_CHOICE_LENGTH,    /* max_tokens or the context */
+    BY_CHOICE_CANCELLED, /* aborted, deadline, shutdown */
+    BY_CHOICE_ERROR      /* see by_request_error */
+} by_choice_finish;
+
+typedef struct by_request_opts {
+    const int32_t *tokens; /* copied */
+    int32_t n_tokens;      /* >= 1 */
+    int32_t max_tokens;    /* >= 1; cut at the context */
+    by_sample_params sampling; /* lists are copied; choice i uses seed + i */
+    bool ignore_eos;
+    int32_t n, best_of;    /* best_of >= n >= 1: the n with the highest mean log-probability; events come at the end then */
+    int32_t n_top;         /* alternatives per token, 0..BY_SAMPLE_TOP_LOGPROBS_MAX */
+    bool prompt_logprobs;  /* no prefix reuse and no truncation for this request */
+    int32_t priority;
+    int64_t deadline_ms;   /* from submission; 0 = none */
+    int32_t queue_cap;     /* events held for the reader; 0 = 256 */
+    void (*notify)(void *arg); /* called on the scheduler thread when events have come; must not block; NULL = none */
+    void *arg;
+} by_request_opts;
+
+/* 16 tokens, temperature 1, one choice. */
+by_request_opts by_request_opts_default(void);
+
+/* Hands a request over; *out is released with by_request_release, also after its end. Errors: BY_EINVAL (a field, named),
+ * BY_ECONTEXT (prompt longer than the context; both numbers), BY_EBUSY (queue full or draining), BY_ENOMEM. */
+by_status by_engine_submit(by_engine *e, const by_request_opts *opts, by_request **out, by_err *err);
+
+typedef struct by_event {
+    int32_t choice;
+    int32_t token;       /* -1: no token, only the finish */
+    float logprob;
+    by_choice_finish finish; /* RUNNING, or the end of this choice with this event */
+    int32_t n_top;
+    const by_sample_top *top; /* valid until the next call for this request */
+} by_event;
+
+/* The next event. Waits at most timeout_ms (0 = not at all, -1 = for ever). BY_OK, BY_AGAIN (none yet), BY_END (every choice
+ * has ended and every event was read). One reader per request. */
+by_status by_request_next(by_request *r, by_event *out, int64_t timeout_ms);
+
+/* Asks for the end of a request, or of one choice (choice >= 0): it ends with BY_CHOICE_CANCELLED, or with STOP when `stop` is
+ * true (a stop string that the caller has found). Any thread, any time. */
+void by_request_abort(by_request *r, int32_t choice, bool stop);
+/* Aborts what still runs and frees the handle. NULL is allowed. */
+void by_request_release(by_request *r);
+
+typedef struct by_request_info {
+    int32_t n_prompt, n_cached, n_replayed; /* cached: matched prefix; replayed: rows of it computed again for the rings */
+    int64_t submit_us, start_us, first_us;  /* clock of by_clock_ns / 1000; 0 = not yet */
+    int64_t end_us;
+} by_request_info;
+by_request_info by_request_info_get(by_request *r);
+
+/* Text of the error of a choice that ended with BY_CHOICE_ERROR. */
+by_status by_request_error(by_request *r, by_err *out);
+
+/* log P(prompt[t + 1]) for t = 0 .. n_prompt - 2, after the request's transform; NULL unless asked for, valid once the first
+ * event has come, until the release. */
+const float *by_request_prompt_logprobs(by_request *r, int32_t *n);
+
+typedef struct by_engine_stats {
+    by_sched_stats sched;
+    uint64_t n_steps, n_rows, n_prompt_rows, n_output_tokens, n_finished, n_failed, n_cancelled;
+    uint64_t n_hit_tokens, n_replayed_rows, n_wasted_rows; /* wasted: rows of choices that had ended */
+    uint64_t n_snapshots, n_snapshot_hits;
+    int32_t blocks_total, blocks_used, blocks_keyed, slots_total, slots_used;
+    int64_t host_bytes;           /* swapped state and snapshots */
+    double plan_s, device_s, wait_s; /* time of the scheduler in planning and committing, of the device in steps, and idle */
+} by_engine_stats;
+by_engine_stats by_engine_stats_get(by_engine *e);
+
+#endif

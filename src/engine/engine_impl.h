@@ -1,0 +1,189 @@
+/* engine_impl.h - private to engine*.c.
+ *
+ * Who owns what. The scheduler thread owns sequences, the block pool and the plan. The device thread owns the runner, the
+ * sampler's scratch and each sequence's sampling history. They share jobs: a job is written by the scheduler, then handed
+ * over under the engine's lock, run by the device, and handed back. Two jobs exist, one running and one being made.
+ * tokens[] of a sequence is written by the device at the place of a sampled token, and read by the scheduler behind
+ * that job's end. Requests' event queues have a lock of their own. */
+#ifndef BY_ENGINE_ENGINE_IMPL_H
+#define BY_ENGINE_ENGINE_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "engine/engine.h"
+#include "sample/sample_edit.h"
+
+typedef struct by_seq by_seq;
+
+/* Bytes of a sequence in host memory: a swapped one's blocks and slot, or a snapshot's slot. */
+typedef struct by_saved {
+    unsigned char *bytes;
+    int32_t *blocks; /* where they came from (swap out) */
+    int32_t n_blocks, slot;
+    size_t n_bytes;
+} by_saved;
+
+struct by_seq {
+    by_sched_seq sched; /* first */
+    by_request *request;
+    int32_t choice;
+    by_kv_seq kv;       /* the scheduler's view: blocks in hand */
+    int32_t *tokens;    /* prompt, then output; room for n_max */
+    int32_t n_prompt, n_out; /* n_out: committed */
+    int32_t in_flight;  /* jobs that hold it */
+    bool ended, holds;  /* no more rows; holds a slot */
+    by_kv_key *keys;    /* of the full blocks of the prompt and output so far */
+    int32_t n_keys, n_published;
+    int64_t store_from, valid_from, keep_from;
+    double logprob_sum;
+    by_sample_history history; /* device thread */
+    bool edits;
+    by_saved swap;      /* when swapped out */
+    by_seq *parent;     /* a choice that starts with its parent's state; NULL once it runs */
+};
+
+/* A choice's events wait here when best_of has to be decided first. */
+typedef struct by_held {
+    by_event *events;
+    by_sample_top *tops;
+    int32_t n, cap;
+} by_held;
+
+struct by_request {
+    by_engine *engine;
+    by_request_opts opts; /* lists point into own memory */
+    by_seq *seqs;         /* [best_of] */
+    int32_t n_live;       /* choices that have not ended (scheduler) */
+    by_held *held;        /* [best_of], best_of > n only */
+    float *prompt_logprobs;
+    int64_t deadline_us;
+    by_request *next_new; /* submitted, not seen by the scheduler yet */
+    by_request *all_prev, *all_next; /* inside the engine (scheduler) */
+
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    by_event *ring;      /* [cap] */
+    by_sample_top *tops; /* [cap, n_top] */
+    int32_t cap, head, n_events;
+    int32_t n_open;      /* choices whose finish event has not been queued */
+    by_request_info info;
+    by_err error;
+    bool released;       /* the caller has let go; freed when it has left the engine */
+    bool inside;         /* the engine still has it */
+    bool paused;         /* its queue was full (scheduler) */
+    _Atomic uint64_t abort_mask, stop_mask; /* choices 0..63 that shall end */
+};
+
+typedef struct by_sample_job {
+    by_seq *seq;
+    int32_t row;      /* of the job's logits */
+    int64_t position; /* of the token that comes out */
+    int32_t token;
+    float logprob;
+    by_status status;
+    by_sample_top *top; /* [n_top] in the job's memory */
+} by_sample_job;
+
+typedef enum by_move_kind { BY_MOVE_SWAP_OUT, BY_MOVE_SWAP_IN, BY_MOVE_RESTORE, BY_MOVE_SNAPSHOT, BY_MOVE_FORK } by_move_kind;
+
+/* A copy between device and host (or on the device), before or after the forward. */
+typedef struct by_move {
+    by_move_kind kind;
+    by_saved saved;
+    int32_t from_slot, to_slot, from_block, to_block;
+    by_seq *seq;      /* swaps and snapshots: counted as in flight */
+    int64_t n_tokens; /* snapshot: tokens in front of it; its key is known when the job is committed */
+} by_move;
+
+typedef struct by_moves {
+    by_move *items;
+    int32_t n, cap;
+} by_moves;
+
+typedef struct by_job {
+    by_step_seq *steps; /* [max_seqs] */
+    by_kv_seq *kv;      /* [max_seqs] */
+    by_seq **seqs;      /* [max_seqs] */
+    int32_t n_seqs;
+    int32_t n_rows, n_prompt_rows;
+    by_sample_job *samples; /* [max_samples] */
+    by_sample_top *tops;    /* of all samples */
+    int32_t n_samples, cap_samples, n_tops, cap_tops;
+    by_moves before, after;
+    by_status status;
+    by_err err;
+    enum { BY_JOB_FREE, BY_JOB_QUEUED, BY_JOB_DONE } state; /* under the engine's lock */
+    uint64_t number;
+} by_job;
+
+/* Snapshots of state slots in host memory by the key of the prefix they stand behind; least recently used goes first. */
+typedef struct by_snapshot {
+    by_kv_key key;
+    unsigned char *bytes;
+    uint64_t used; /* tick of the last use, 0 = empty */
+    bool ready, busy; /* key and bytes are there; a job saves or restores it */
+} by_snapshot;
+
+struct by_engine {
+    by_engine_opts opts;
+    by_device *dev;
+    by_model *model;
+    by_kv *kv;
+    by_runner *runner;
+    by_sched *sched;
+    by_plan plan;
+    int64_t max_context;
+    int32_t max_seqs, keep_exact, encoder_reach; /* rows that exactness needs, engine.md section 5 */
+    by_kv_key root;
+    by_sample_scratch *scratch;
+    float *row;          /* [vocab]: logits that are edited (device) */
+    int64_t *first_rows; /* [max_seqs] (device) */
+
+    by_snapshot *snapshots;
+    int32_t n_snapshots;
+    uint64_t tick;
+    int64_t host_bytes, host_bytes_max;
+
+    int32_t outputs[512]; /* lengths of the last finished outputs */
+    int32_t n_outputs, expected_output;
+
+    pthread_t scheduler, device;
+    bool threads_started;
+    pthread_mutex_t lock;
+    pthread_cond_t wake, job_ready, job_done, idle;
+    by_request *incoming, *incoming_last; /* under lock */
+    by_request *inside;                   /* scheduler */
+    int32_t n_inside, n_queued;           /* under lock; n_queued: submitted and not started */
+    bool draining, stopping, poked;       /* under lock */
+    by_job jobs[2];
+    by_job *making;                       /* scheduler: the job that moves are queued on */
+    uint64_t n_jobs;
+    bool device_stop; /* under lock */
+    by_engine_stats stats;        /* scheduler */
+    by_engine_stats shared_stats; /* under lock */
+    double device_s;              /* under lock */
+};
+
+/* engine_cache.c: what admission, preemption and prefix reuse do with blocks and slots (scheduler thread). */
+by_sched_pool by_engine_pool(by_engine *e);
+void by_engine_release_seq(by_engine *e, by_seq *s);
+void by_engine_publish(by_engine *e, by_seq *s, int64_t n_tokens);
+bool by_engine_fork(by_engine *e, by_seq *child, by_job *job);
+void by_engine_want_snapshot(by_engine *e, by_seq *s, int64_t n_tokens, by_job *job);
+void by_engine_moves_done(by_engine *e, by_job *job);
+by_move *by_moves_add(by_moves *m);
+
+/* engine_job.c: the device's side of a step. */
+void by_engine_run_job(by_engine *e, by_job *job);
+
+/* engine_step.c: the scheduler thread. */
+void *by_engine_scheduler_main(void *arg);
+void *by_engine_device_main(void *arg);
+
+/* engine_request.c: queues. Called by the scheduler: */
+bool by_request_has_room(by_request *r);
+void by_request_emit(by_request *r, const by_event *ev);
+void by_request_leave(by_request *r); /* the engine is done with it */
+
+#endif

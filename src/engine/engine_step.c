@@ -1,0 +1,413 @@
+/* engine_step.c - the scheduler thread: takes in requests, plans a step, hands it to the device, commits the one before. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "engine/engine_impl.h"
+
+static by_seq *seq_of(by_sched_seq *s) { return (by_seq *)(void *)s; }
+
+/* ---- endings ---- */
+
+static void note_output(by_engine *e, int32_t n) {
+    enum { N = sizeof e->outputs / sizeof e->outputs[0], FEW = 16 };
+    e->outputs[e->n_outputs++ % N] = n;
+    if (e->n_outputs < FEW || e->n_outputs % FEW) return;
+    int32_t sorted[N], k = e->n_outputs < N ? e->n_outputs : N;
+    memcpy(sorted, e->outputs, (size_t)k * sizeof *sorted);
+    for (int32_t i = 1; i < k; i++) { /* nearly sorted inputs are rare, but 512 numbers every 16 requests are little */
+        int32_t v = sorted[i], j = i;
+        for (; j > 0 && sorted[j - 1] > v; j--) sorted[j] = sorted[j - 1];
+        sorted[j] = v;
+    }
+    int32_t at = (int32_t)(e->opts.expect_quantile * (k - 1));
+    e->expected_output = sorted[at] > 0 ? sorted[at] : 1;
+}
+
+static void hold(by_request *r, by_seq *s, const by_event *ev) {
+    by_held *h = &r->held[s->choice];
+    if (h->n == h->cap) {
+        int32_t cap = h->cap ? h->cap * 2 : 64;
+        by_event *events = by_realloc(BY_MEM_REQUEST, h->events, (size_t)cap * sizeof *events);
+        if (events) h->events = events;
+        size_t n_top = (size_t)r->opts.n_top;
+        by_sample_top *tops = n_top ? by_realloc(BY_MEM_REQUEST, h->tops, (size_t)cap * n_top * sizeof *tops) : NULL;
+        if (tops) h->tops = tops;
+        if (!events || (n_top && !tops)) return;
+        h->cap = cap;
+    }
+    h->events[h->n] = *ev;
+    if (ev->n_top) memcpy(h->tops + (size_t)h->n * (size_t)r->opts.n_top, ev->top, (size_t)ev->n_top * sizeof *ev->top);
+    h->n++;
+}
+
+static void emit(by_seq *s, const by_event *ev) {
+    if (s->request->held) hold(s->request, s, ev);
+    else by_request_emit(s->request, ev);
+}
+
+/* The n choices with the highest mean log-probability, best first, as choices 0..n-1. */
+static void emit_best(by_request *r) {
+    bool taken[64] = {false};
+    for (int32_t k = 0; k < r->opts.n; k++) {
+        int32_t best = -1;
+        double top = -INFINITY;
+        for (int32_t i = 0; i < r->opts.best_of; i++) {
+            const by_seq *s = &r->seqs[i];
+            double mean = s->n_out ? s->logprob_sum / s->n_out : -INFINITY;
+            if (!taken[i] && (best < 0 || mean > top)) {
+                best = i;
+                top = mean;
+            }
+        }
+        taken[best] = true;
+        for (int32_t i = 0; i < r->held[best].n; i++) {
+            by_event ev = r->held[best].events[i];
+            ev.choice = k;
+            ev.top = ev.n_top ? r->held[best].tops + (size_t)i * (size_t)r->opts.n_top : NULL;
+            by_request_emit(r, &ev);
+        }
+    }
+}
+
+static void leave_when_done(by_engine *e, by_request *r) {
+    if (r->n_live > 0) return;
+    for (int32_t i = 0; i < r->opts.best_of; i++)
+        if (r->seqs[i].in_flight > 0) return;
+    *(r->all_prev ? &r->all_prev->all_next : &e->inside) = r->all_next;
+    if (r->all_next) r->all_next->all_prev = r->all_prev;
+    if (r->held) emit_best(r);
+    by_request_leave(r);
+}
+
+/* Ends a choice: no more rows; what it holds goes back when no job has it any more. ev: its last event. */
+static void end_choice(by_engine *e, by_seq *s, by_event ev) {
+    if (s->ended) return;
+    s->ended = true;
+    if (s->sched.state != BY_SCHED_NEW) by_sched_remove(e->sched, &s->sched);
+    ev.choice = s->choice;
+    emit(s, &ev);
+    s->request->n_live--;
+    if (ev.finish == BY_CHOICE_ERROR) e->stats.n_failed++;
+    else if (ev.finish == BY_CHOICE_CANCELLED) e->stats.n_cancelled++;
+    else e->stats.n_finished++;
+    if (ev.finish == BY_CHOICE_STOP || ev.finish == BY_CHOICE_LENGTH) note_output(e, s->n_out);
+    if (s->in_flight == 0) by_engine_release_seq(e, s);
+}
+
+static void fail_choice(by_engine *e, by_seq *s, const by_err *err) {
+    if (s->ended) return;
+    pthread_mutex_lock(&s->request->lock);
+    if (err) s->request->error = *err;
+    pthread_mutex_unlock(&s->request->lock);
+    end_choice(e, s, (by_event){.token = -1, .finish = BY_CHOICE_ERROR});
+}
+
+/* ---- arrivals, aborts, slow readers ---- */
+
+static void take_in(by_engine *e, by_request *list) {
+    for (by_request *r = list, *next; r; r = next) {
+        next = r->next_new;
+        r->next_new = NULL;
+        r->all_prev = NULL;
+        r->all_next = e->inside;
+        if (e->inside) e->inside->all_prev = r;
+        e->inside = r;
+        by_seq *first = &r->seqs[0];
+        int64_t out = first->sched.n_max - first->n_prompt;
+        if (e->expected_output && e->expected_output < out) out = e->expected_output;
+        by_err err = {0};
+        for (int32_t i = 0; i < r->opts.best_of; i++) r->seqs[i].sched.n_expected = first->n_prompt + out;
+        if (by_sched_add(e->sched, &first->sched, &err) < 0)
+            for (int32_t i = 0; i < r->opts.best_of; i++) fail_choice(e, &r->seqs[i], &err);
+        if (r->n_live == 0) leave_when_done(e, r);
+    }
+}
+
+static void end_marked(by_engine *e, by_request *r, uint64_t mask, by_choice_finish finish) {
+    for (int32_t i = 0; i < r->opts.best_of; i++)
+        if (mask >> (i & 63) & 1) end_choice(e, &r->seqs[i], (by_event){.token = -1, .finish = finish});
+}
+
+/* Looks at every request inside: aborts, deadlines, readers that are slow or have caught up. */
+static void look_around(by_engine *e, int64_t now_us, bool stopping) {
+    for (by_request *r = e->inside, *next; r; r = next) {
+        next = r->all_next;
+        uint64_t stop = atomic_exchange(&r->stop_mask, 0), abort_ = atomic_exchange(&r->abort_mask, 0);
+        if (stopping || (r->deadline_us && now_us > r->deadline_us)) abort_ = UINT64_MAX;
+        if (stop) end_marked(e, r, stop, BY_CHOICE_STOP);
+        if (abort_) end_marked(e, r, abort_, BY_CHOICE_CANCELLED);
+        bool paused = !by_request_has_room(r);
+        if (paused != r->paused) {
+            r->paused = paused;
+            for (int32_t i = 0; i < r->opts.best_of; i++) r->seqs[i].sched.paused = paused;
+        }
+        leave_when_done(e, r);
+    }
+}
+
+/* ---- making a job ---- */
+
+static bool room_for_samples(by_job *job, int32_t n, int32_t n_tops) {
+    if (job->n_samples + n > job->cap_samples) {
+        int32_t cap = (job->n_samples + n) * 2;
+        by_sample_job *fresh = by_realloc(BY_MEM_REQUEST, job->samples, (size_t)cap * sizeof *fresh);
+        if (!fresh) return false;
+        job->samples = fresh;
+        job->cap_samples = cap;
+    }
+    if (job->n_tops + n_tops > job->cap_tops) {
+        int32_t cap = (job->n_tops + n_tops) * 2;
+        by_sample_top *old = job->tops, *fresh = by_realloc(BY_MEM_REQUEST, job->tops, (size_t)cap * sizeof *fresh);
+        if (!fresh) return false;
+        job->tops = fresh;
+        job->cap_tops = cap;
+        for (int32_t i = 0; i < job->n_samples; i++)
+            if (job->samples[i].top) job->samples[i].top = fresh + (job->samples[i].top - old);
+    }
+    return true;
+}
+
+static bool add_sample(by_job *job, by_seq *s, int32_t row, int64_t position) {
+    int32_t n_top = s->request->opts.n_top;
+    if (!room_for_samples(job, 1, n_top)) return false;
+    job->samples[job->n_samples++] = (by_sample_job){.seq = s, .row = row, .position = position, .top = n_top ? job->tops + job->n_tops : NULL};
+    job->n_tops += n_top;
+    return true;
+}
+
+/* The other choices of a request whose prompt ends in this job: they sample from the same logits and go on from a copy of the
+ * state. One for which there is no room starts later by itself, from what the prefix cache has. */
+static void start_sisters(by_engine *e, by_job *job, by_seq *first, int32_t row) {
+    by_request *r = first->request;
+    for (int32_t i = 1; i < r->opts.best_of; i++) {
+        by_seq *s = &r->seqs[i];
+        if (s->ended || !s->parent) continue;
+        bool forked = by_engine_fork(e, s, job);
+        s->parent = NULL;
+        by_err err = {0};
+        if (!forked) {
+            if (s->holds) by_engine_release_seq(e, s);
+            s->sched.n_done = 0;
+            if (by_sched_add(e->sched, &s->sched, &err) < 0) fail_choice(e, s, &err);
+            continue;
+        }
+        s->sched.n_tokens = s->n_prompt + 1;
+        s->in_flight++;
+        by_sched_add_running(e->sched, &s->sched);
+        if (!add_sample(job, s, row, s->n_prompt)) {
+            BY_FAIL(&err, BY_ENOMEM, "out of memory for a sample");
+            s->in_flight--;
+            fail_choice(e, s, &err);
+        }
+    }
+}
+
+static void add_row(by_engine *e, by_job *job, const by_plan_row *p, int32_t *logits) {
+    by_seq *s = seq_of(p->seq);
+    int32_t i = job->n_seqs++;
+    bool all = s->request->opts.prompt_logprobs && p->first < s->n_prompt;
+    job->seqs[i] = s;
+    job->kv[i] = s->kv;
+    job->kv[i].n_tokens = p->first;
+    job->steps[i] = (by_step_seq){.kv = &job->kv[i], .tokens = s->tokens, .n_rows = p->n_rows,
+                                  .want = all ? BY_WANT_ALL : p->samples ? BY_WANT_LAST : BY_WANT_NONE,
+                                  .store_from = s->store_from, .valid_from = s->valid_from, .keep_from = s->keep_from};
+    job->n_rows += p->n_rows;
+    if (p->first < s->n_prompt) job->n_prompt_rows += p->n_rows;
+    s->in_flight++;
+    int32_t last = *logits + (all ? p->n_rows : 1) - 1;
+    *logits += all ? p->n_rows : p->samples;
+    if (p->samples && !add_sample(job, s, last, p->first + p->n_rows)) {
+        by_err err;
+        BY_FAIL(&err, BY_ENOMEM, "out of memory for a sample");
+        fail_choice(e, s, &err);
+    }
+    if (p->samples && s->choice == 0 && p->first < s->n_prompt) start_sisters(e, job, s, last);
+    int64_t end = p->first + p->n_rows;
+    if (end % BY_KV_BLOCK_TOKENS == 0) by_engine_want_snapshot(e, s, end, job);
+}
+
+static void make_job(by_engine *e, by_job *job, int64_t now_us) {
+    job->n_seqs = job->n_rows = job->n_prompt_rows = job->n_samples = job->n_tops = 0;
+    job->before.n = job->after.n = 0;
+    e->making = job;
+    by_sched_plan(e->sched, &e->plan, now_us);
+    int32_t logits = 0;
+    for (int32_t i = 0; i < e->plan.n_seqs; i++) add_row(e, job, &e->plan.rows[i], &logits);
+}
+
+/* ---- committing a job ---- */
+
+static by_choice_finish finish_of(const by_seq *s, int32_t token) {
+    const by_request_opts *o = &s->request->opts;
+    if (token == o->sampling.eos_id && !o->ignore_eos) return BY_CHOICE_STOP;
+    for (int32_t i = 0; i < o->sampling.n_stop_ids; i++)
+        if (o->sampling.stop_ids[i] == token) return BY_CHOICE_STOP;
+    return s->n_prompt + s->n_out >= s->sched.n_max ? BY_CHOICE_LENGTH : BY_CHOICE_RUNNING;
+}
+
+static void commit_sample(by_engine *e, const by_sample_job *k) {
+    by_seq *s = k->seq;
+    if (s->ended) {
+        e->stats.n_wasted_rows++;
+        return;
+    }
+    if (k->status < 0) {
+        fail_choice(e, s, NULL);
+        return;
+    }
+    s->n_out++;
+    s->logprob_sum += (double)k->logprob;
+    e->stats.n_output_tokens++;
+    by_event ev = {.choice = s->choice, .token = k->token, .logprob = k->logprob, .finish = finish_of(s, k->token),
+                   .n_top = k->top ? s->request->opts.n_top : 0, .top = k->top};
+    if (ev.finish == BY_CHOICE_RUNNING) emit(s, &ev);
+    else end_choice(e, s, ev);
+}
+
+static void commit(by_engine *e, by_job *job) {
+    e->stats.n_steps += job->n_seqs > 0;
+    e->stats.n_rows += (uint64_t)job->n_rows;
+    e->stats.n_prompt_rows += (uint64_t)job->n_prompt_rows;
+    for (int32_t i = 0; i < job->n_seqs; i++) {
+        by_seq *s = job->seqs[i];
+        s->in_flight--;
+        if (job->status < 0) fail_choice(e, s, &job->err);
+        else if (!s->ended) by_engine_publish(e, s, job->kv[i].n_tokens);
+    }
+    for (int32_t i = 0; i < job->n_samples; i++) {
+        by_seq *s = job->samples[i].seq;
+        bool sister = s->choice > 0 && job->samples[i].position == s->n_prompt; /* not among the job's sequences */
+        for (int32_t k = 0; sister && k < job->n_seqs; k++) sister = job->seqs[k] != s;
+        if (sister) s->in_flight--;
+        if (job->status < 0) fail_choice(e, s, &job->err);
+        else commit_sample(e, &job->samples[i]);
+    }
+    by_engine_moves_done(e, job);
+    for (by_request *r = e->inside, *next; r; r = next) {
+        next = r->all_next;
+        for (int32_t i = 0; i < r->opts.best_of; i++)
+            if (r->seqs[i].ended && r->seqs[i].in_flight == 0) by_engine_release_seq(e, &r->seqs[i]);
+        leave_when_done(e, r);
+    }
+}
+
+/* ---- the loop ---- */
+
+static by_job *oldest_queued(by_engine *e) {
+    by_job *a = &e->jobs[0], *b = &e->jobs[1];
+    if (a->state != BY_JOB_QUEUED) return b->state == BY_JOB_QUEUED ? b : NULL;
+    return b->state == BY_JOB_QUEUED && b->number < a->number ? b : a;
+}
+
+void *by_engine_device_main(void *arg) {
+    by_engine *e = arg;
+    pthread_mutex_lock(&e->lock);
+    for (;;) {
+        by_job *job;
+        while (!(job = oldest_queued(e)) && !e->device_stop) pthread_cond_wait(&e->job_ready, &e->lock);
+        if (!job) break;
+        pthread_mutex_unlock(&e->lock);
+        int64_t t0 = by_clock_ns();
+        by_engine_run_job(e, job);
+        double spent = (double)(by_clock_ns() - t0) * 1e-9;
+        pthread_mutex_lock(&e->lock);
+        e->device_s += spent;
+        job->state = BY_JOB_DONE;
+        pthread_cond_signal(&e->job_done);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+static void hand_over(by_engine *e, by_job *job) {
+    pthread_mutex_lock(&e->lock);
+    job->number = e->n_jobs++;
+    job->state = BY_JOB_QUEUED;
+    pthread_cond_signal(&e->job_ready);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void wait_and_commit(by_engine *e, by_job *job) {
+    pthread_mutex_lock(&e->lock);
+    while (job->state != BY_JOB_DONE) pthread_cond_wait(&e->job_done, &e->lock);
+    pthread_mutex_unlock(&e->lock);
+    int64_t t0 = by_clock_ns();
+    commit(e, job);
+    e->stats.plan_s += (double)(by_clock_ns() - t0) * 1e-9;
+    pthread_mutex_lock(&e->lock);
+    job->state = BY_JOB_FREE;
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void share_stats(by_engine *e) {
+    by_engine_stats s = e->stats;
+    s.sched = by_sched_stats_get(e->sched);
+    s.blocks_total = by_kv_n_blocks(e->kv);
+    s.blocks_used = s.blocks_total - by_kv_blocks_free(e->kv);
+    s.blocks_keyed = by_kv_blocks_keyed(e->kv);
+    s.slots_total = by_kv_n_slots(e->kv);
+    s.slots_used = s.slots_total - by_kv_slots_free(e->kv);
+    s.host_bytes = e->host_bytes;
+    pthread_mutex_lock(&e->lock);
+    s.device_s = e->device_s;
+    e->shared_stats = s;
+    e->n_queued = s.sched.n_waiting;
+    for (const by_request *r = e->incoming; r; r = r->next_new) e->n_queued++;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Waits for something to do when neither a job is on its way nor a sequence can run. Returns false when it is time to stop. */
+static bool take_news(by_engine *e, bool may_wait) {
+    int64_t t0 = by_clock_ns();
+    pthread_mutex_lock(&e->lock);
+    while (may_wait && !e->incoming && !e->poked && !e->stopping) {
+        struct timespec until; /* deadlines are looked at now and then */
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += 50000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_sec++;
+            until.tv_nsec -= 1000000000;
+        }
+        if (pthread_cond_timedwait(&e->wake, &e->lock, &until) != 0 && e->inside) break;
+    }
+    by_request *list = e->incoming;
+    e->incoming = e->incoming_last = NULL;
+    e->poked = false;
+    bool stopping = e->stopping;
+    pthread_mutex_unlock(&e->lock);
+    int64_t now = by_clock_ns();
+    e->stats.wait_s += (double)(now - t0) * 1e-9;
+    take_in(e, list);
+    look_around(e, now / 1000, stopping);
+    return !stopping || e->inside;
+}
+
+void *by_engine_scheduler_main(void *arg) {
+    by_engine *e = arg;
+    by_job *last = NULL; /* handed over and not committed */
+    bool idle = true;    /* the last round found nothing to plan and nothing to commit */
+    while (take_news(e, idle)) {
+        by_job *job = last == &e->jobs[0] ? &e->jobs[1] : &e->jobs[0];
+        int64_t t0 = by_clock_ns();
+        make_job(e, job, t0 / 1000);
+        e->stats.plan_s += (double)(by_clock_ns() - t0) * 1e-9;
+        bool nothing = job->n_seqs == 0 && job->before.n == 0 && job->after.n == 0;
+        idle = nothing && !last;
+        if (!nothing) hand_over(e, job);
+        if (last) wait_and_commit(e, last);
+        last = nothing ? NULL : job;
+        if (last && !e->opts.async) {
+            wait_and_commit(e, last);
+            last = NULL;
+        }
+        share_stats(e);
+    }
+    if (last) wait_and_commit(e, last);
+    share_stats(e);
+    return NULL;
+}
