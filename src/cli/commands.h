@@ -12,6 +12,7 @@
     X(parse, "split a model's output into reasoning, content and tool calls")                      \
     X(detokenize, "text of token ids")                                                             \
     X(tokenize, "token ids of a text")                                                             \
+    X(run, "answer one question")                                                                  \
     X(version, "print the version and what this build contains")
 
 #define BY_COMMAND_DECL(name, help) int by_cmd_##name(int argc, char **argv);

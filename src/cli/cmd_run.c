@@ -1,0 +1,348 @@
+/* cmd_run.c - `bathyc run`: one answer, streamed to standard output; speed on standard error.
+ *
+ * The prompt goes through the recipe library as a Chat Completions request, or raw. Reasoning is shown dimmed when standard
+ * output is a terminal, and left out otherwise; with --json one object with everything is printed at the end. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "api/api_request.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/utf8.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/model_flags.h"
+#include "engine/solo_gen.h"
+#include "json/json_write.h"
+#include "recipe/answer.h"
+#include "recipe/prompt.h"
+
+typedef struct {
+    by_model_flags model;
+    const char *prompt, *file, *system, *think;
+    by_flag_list stops, images;
+    bool raw, json;
+    int64_t max_tokens, top_k;
+    double temperature, top_p, min_p;
+    uint64_t seed;
+    bool has_seed;
+    by_solo solo;
+    by_answer *answer;
+    by_tok_scratch *scratch;
+    by_buf content, reasoning;
+    by_answer_end_kind end;
+    by_answer_usage usage;
+    bool dimmed, show_reasoning, ended, wrote, output_lost;
+    char last; /* byte written last */
+} job;
+
+/* ---- the request ---- */
+
+static by_status read_prompt(job *j, by_buf *text, by_err *err) {
+    if (j->file) BY_TRY(by_file_read(text, j->file, BY_LIMIT_REQUEST_BYTES, err));
+    else by_buf_push_z(text, j->prompt);
+    size_t bad = 0;
+    if (!by_utf8_valid(by_buf_str(text), &bad))
+        return BY_FAIL(err, BY_EFORMAT, "%s: not valid UTF-8 at byte %zu", j->file ? j->file : "--prompt", bad);
+    if (j->system && !by_utf8_valid(by_str_z(j->system), &bad))
+        return BY_FAIL(err, BY_EFORMAT, "--system: not valid UTF-8 at byte %zu", bad);
+    for (int i = 0; i < j->stops.n; i++)
+        if (!by_utf8_valid(by_str_z(j->stops.items[i]), &bad)) return BY_FAIL(err, BY_EFORMAT, "--stop: not valid UTF-8 at byte %zu", bad);
+    if (text->len == 0) return BY_FAIL(err, BY_EINVAL, "the prompt is empty");
+    return by_buf_check(text, err);
+}
+
+static void write_thinking(const job *j, by_json_out *o) {
+    if (!j->think) return;
+    bool none = strcmp(j->think, "none") == 0;
+    by_json_out_key(o, "thinking");
+    by_json_out_object_begin(o);
+    by_json_out_key(o, "type");
+    by_json_out_z(o, none ? "disabled" : "enabled");
+    by_json_out_object_end(o);
+    if (none) return;
+    char *end;
+    long n = strtol(j->think, &end, 10);
+    by_json_out_key(o, "reasoning_effort");
+    if (*j->think && *end == '\0') by_json_out_int(o, n);
+    else by_json_out_z(o, j->think);
+}
+
+/* The same request that a client would send. */
+static void write_body(const job *j, by_str text, by_buf *body) {
+    by_json_out o = by_json_out_init(body, BY_JSON_COMPACT);
+    by_json_out_object_begin(&o);
+    by_json_out_key(&o, "model");
+    by_json_out_z(&o, "DeepSeek-V4.1-Flash");
+    if (j->raw) {
+        by_json_out_key(&o, "prompt");
+        by_json_out_string(&o, text);
+    } else {
+        by_json_out_key(&o, "messages");
+        by_json_out_array_begin(&o);
+        for (int i = j->system ? 0 : 1; i < 2; i++) {
+            by_json_out_object_begin(&o);
+            by_json_out_key(&o, "role");
+            by_json_out_z(&o, i ? "user" : "system");
+            by_json_out_key(&o, "content");
+            by_json_out_string(&o, i ? text : by_str_z(j->system));
+            by_json_out_object_end(&o);
+        }
+        by_json_out_array_end(&o);
+        write_thinking(j, &o);
+    }
+    if (j->stops.n) {
+        by_json_out_key(&o, "stop");
+        by_json_out_array_begin(&o);
+        for (int i = 0; i < j->stops.n; i++) by_json_out_z(&o, j->stops.items[i]);
+        by_json_out_array_end(&o);
+    }
+    by_json_out_object_end(&o);
+}
+
+static by_status convert(job *j, by_arena *arena, by_str body, by_api_converted *c, by_err *err) {
+    by_api_options o;
+    by_api_options_init(&o);
+    o.profile = BY_API_SERVER;
+    o.honour_sampling = true;
+    o.default_thinking = j->think != NULL; /* a plain question gets a plain answer */
+    by_api_error refused = {0};
+    by_status status = by_api_convert(c, &refused, arena, j->raw ? BY_API_COMPLETIONS : BY_API_CHAT, body, &o, err);
+    if (status == BY_EINVAL) return BY_FAIL(err, BY_EINVAL, "%.*s", BY_STR_ARG(refused.message));
+    return status;
+}
+
+static by_status encode(job *j, const by_api_converted *c, by_tok_ids *ids, by_err *err) {
+    by_recipe_prompt p = {0};
+    const by_tok *tok = j->solo.model->tok;
+    by_status status;
+    if (j->raw) status = by_recipe_render_completion(&p, c->prompts[0].text, NULL, NULL, err);
+    else status = by_recipe_render(&p, &c->conversation, c->version, NULL, err);
+    if (status == BY_OK) status = by_recipe_encode(ids, &p, tok, j->scratch, err);
+    by_recipe_prompt_deinit(&p);
+    return status;
+}
+
+/* ---- the answer ---- */
+
+static void put(job *j, by_str text) {
+    if (text.len == 0 || j->json || j->output_lost) return;
+    by_err err;
+    j->output_lost = by_fd_write_all(1, text.ptr, text.len, &err) < 0;
+    j->wrote = true;
+    j->last = text.ptr[text.len - 1];
+}
+
+static void dim(job *j, bool on) {
+    if (on == j->dimmed || !j->show_reasoning) return;
+    put(j, on ? BY_STR("\x1b[2m") : BY_STR("\x1b[0m\n"));
+    j->dimmed = on;
+}
+
+static void on_delta(void *ctx, const by_answer_delta *d) {
+    job *j = ctx;
+    switch (d->d.kind) {
+    case BY_DELTA_REASONING:
+        by_buf_push_str(&j->reasoning, d->d.text);
+        if (!j->show_reasoning) break;
+        dim(j, true);
+        put(j, d->d.text);
+        break;
+    case BY_DELTA_CONTENT:
+        dim(j, false);
+        by_buf_push_str(&j->content, d->d.text);
+        put(j, d->d.text);
+        break;
+    case BY_DELTA_CALL:
+        dim(j, false);
+        put(j, BY_STR("\n[call] "));
+        put(j, d->d.text);
+        put(j, BY_STR(" "));
+        break;
+    case BY_DELTA_ARGS: put(j, d->d.text); break;
+    }
+}
+
+static void on_begin(void *ctx, const by_answer_begin *b) { (void)ctx, (void)b; }
+
+static void on_end(void *ctx, const by_answer_end *e) {
+    job *j = ctx;
+    dim(j, false);
+    j->end = e->kind;
+    j->usage = e->usage;
+    j->ended = true;
+}
+
+static by_status on_token(void *arg, int32_t token, float logprob, by_err *err) {
+    (void)logprob;
+    job *j = arg;
+    BY_TRY(by_answer_tokens(j->answer, &token, 1, NULL, 0, err));
+    if (j->output_lost) return BY_FAIL(err, BY_EIO, "standard output: %s", strerror(EPIPE));
+    return j->ended ? BY_END : BY_OK;
+}
+
+static by_status make_answer(job *j, const by_api_converted *c, int32_t n_prompt, by_err *err) {
+    static const by_answer_sink template = {on_begin, on_delta, on_end, NULL};
+    by_answer_sink sink = template;
+    sink.ctx = j;
+    by_answer_opts o = {.parser = c->parsing, .tok = j->solo.model->tok, .scratch = j->scratch, .thinking = j->think != NULL,
+                        .call_id_seed = j->seed, .server = true, .each_token = true};
+    int32_t eos = j->solo.model->cfg.eos_id;
+    o.end_ids = &eos;
+    o.n_end_ids = 1;
+    BY_TRY(by_answer_create(&j->answer, &o, &sink, err));
+    return by_answer_ready(j->answer, (uint64_t)n_prompt, 0, NULL, err);
+}
+
+static by_status generate(job *j, const by_api_converted *c, by_tok_ids *ids, by_solo_gen_result *r, by_err *err) {
+    const by_config *cfg = &j->solo.model->cfg;
+    int64_t limit = j->model.context && j->model.context < cfg->max_positions ? j->model.context : cfg->max_positions;
+    int64_t n_prompt = (int64_t)ids->n, room = limit - n_prompt;
+    if (room < 1)
+        return BY_FAIL(err, BY_ECONTEXT, "the prompt has %lld tokens and the context holds %lld, one of which must be left",
+                       (long long)n_prompt, (long long)limit);
+    by_solo_gen_opts o = {.sampling = by_sample_params_default(), .max_tokens = (int32_t)(j->max_tokens < room ? j->max_tokens : room)};
+    o.sampling.law.temperature = (float)j->temperature;
+    o.sampling.law.top_p = (float)j->top_p;
+    o.sampling.law.top_k = (int32_t)j->top_k;
+    o.sampling.law.min_p = (float)j->min_p;
+    o.sampling.seed = j->seed;
+    o.sampling.eos_id = cfg->eos_id;
+    BY_TRY(by_solo_reserve(&j->solo, n_prompt + o.max_tokens, (int32_t)j->model.chunk, err));
+    int32_t *tokens = by_alloc(BY_MEM_REQUEST, (size_t)(n_prompt + o.max_tokens) * 4);
+    if (!tokens) return BY_FAIL(err, BY_ENOMEM, "out of memory for %lld tokens", (long long)n_prompt + o.max_tokens);
+    memcpy(tokens, ids->ids, (size_t)n_prompt * 4);
+    by_status status = make_answer(j, c, (int32_t)n_prompt, err);
+    if (status == BY_OK) status = by_solo_generate(&j->solo, tokens, (int32_t)n_prompt, &o, on_token, j, r, err);
+    if (status == BY_OK && !j->ended)
+        status = by_answer_finish(j->answer, r->finish == BY_SOLO_LENGTH ? BY_REASON_LENGTH : BY_REASON_STOP, err);
+    by_free(tokens);
+    return status;
+}
+
+/* ---- the report ---- */
+
+static const char *finish_name(by_answer_end_kind k) {
+    return k == BY_END_LENGTH ? "length" : k == BY_END_CALLS ? "tool_calls" : "stop";
+}
+
+static by_status print_json(job *j, const by_solo_gen_result *r, by_err *err) {
+    by_buf out = {0};
+    by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
+    by_json_out_object_begin(&o);
+    by_json_out_key(&o, "content");
+    by_json_out_string(&o, by_buf_str(&j->content));
+    by_json_out_key(&o, "reasoning_content");
+    if (j->reasoning.len) by_json_out_string(&o, by_buf_str(&j->reasoning));
+    else by_json_out_null(&o);
+    by_json_out_key(&o, "finish_reason");
+    by_json_out_z(&o, finish_name(j->end));
+    const struct { const char *key; uint64_t value; } counts[] = {
+        {"prompt_tokens", (uint64_t)r->n_prompt}, {"completion_tokens", j->usage.completion_tokens},
+        {"reasoning_tokens", j->usage.reasoning_tokens}, {"seed", j->seed}};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        by_json_out_key(&o, counts[i].key);
+        by_json_out_uint(&o, counts[i].value);
+    }
+    by_json_out_key(&o, "prefill_s");
+    by_json_out_double(&o, r->prefill_s);
+    by_json_out_key(&o, "decode_s");
+    by_json_out_double(&o, r->decode_s);
+    by_json_out_object_end(&o);
+    by_buf_push_byte(&out, '\n');
+    by_status status = by_buf_check(&out, err);
+    if (status == BY_OK) status = by_fd_write_all(1, out.ptr, out.len, err);
+    by_buf_deinit(&out);
+    return status;
+}
+
+static void print_speed(const by_solo_gen_result *r) {
+    fprintf(stderr, "prompt: %d tokens, %.1f tokens/s; generation: %d tokens, %.1f tokens/s\n", r->n_prompt,
+            r->prefill_s > 0 ? r->n_prompt / r->prefill_s : 0, r->n_output, r->decode_s > 0 ? r->n_output / r->decode_s : 0);
+}
+
+static by_status run(job *j, by_err *err) {
+    by_buf text = {0}, body = {0};
+    by_arena arena;
+    by_arena_init(&arena, BY_MEM_REQUEST);
+    by_api_converted c;
+    by_tok_ids ids = {0};
+    by_solo_gen_result r = {0};
+    by_status status = read_prompt(j, &text, err);
+    if (status < 0) goto out;
+    write_body(j, by_buf_str(&text), &body);
+    BY_TRY_OUT(by_buf_check(&body, err));
+    BY_TRY_OUT(convert(j, &arena, by_buf_str(&body), &c, err));
+    BY_TRY_OUT(by_model_flags_open(&j->solo, &j->model, err));
+    if (!j->solo.model->tok) {
+        status = BY_FAIL(err, BY_EMISSING, "the model's folder has no tokenizer.json");
+        goto out;
+    }
+    BY_TRY_OUT(by_tok_scratch_create(&j->scratch, j->solo.model->tok, err));
+    BY_TRY_OUT(encode(j, &c, &ids, err));
+    BY_TRY_OUT(generate(j, &c, &ids, &r, err));
+    if (j->json) BY_TRY_OUT(print_json(j, &r, err));
+    else if (j->wrote && j->last != '\n') put(j, BY_STR("\n"));
+    print_speed(&r);
+out:
+    by_tok_ids_deinit(&ids);
+    by_arena_deinit(&arena);
+    by_buf_deinit(&text);
+    by_buf_deinit(&body);
+    return status;
+}
+
+static bool usage_ok(job *j) {
+    if (!j->prompt == !j->file) return fprintf(stderr, "bathyc run: give either --prompt or --file\n"), false;
+    if (j->images.n) return fprintf(stderr, "bathyc run: --image: this build has no image input\n"), false;
+    if (j->raw && (j->system || j->think)) return fprintf(stderr, "bathyc run: --raw takes neither --system nor --think\n"), false;
+    return true;
+}
+
+int by_cmd_run(int argc, char **argv) {
+    job j = {.model = by_model_flags_default(), .max_tokens = 4096, .top_k = -1, .temperature = 1, .top_p = 1};
+    const by_flag flags[] = {
+        {.names = "--prompt,-p", .kind = BY_FLAG_STRING, .out = &j.prompt, .help = "the question"},
+        {.names = "--file,-f", .kind = BY_FLAG_STRING, .out = &j.file, .help = "read it from a file (- = standard input)"},
+        {.names = "--raw", .kind = BY_FLAG_BOOL, .out = &j.raw, .help = "continue the text without the chat format"},
+        {.names = "--system", .kind = BY_FLAG_STRING, .out = &j.system, .help = "system message"},
+        {.names = "--think", .kind = BY_FLAG_STRING, .out = &j.think, .help = "none (default), low, high, max, or 1..100"},
+        {.names = "--image", .kind = BY_FLAG_LIST, .out = &j.images, .help = NULL},
+        {.names = "--max-tokens,-n,--n-predict", .kind = BY_FLAG_INT, .out = &j.max_tokens, .min = 1, .max = INT32_MAX,
+         .help = "most tokens to generate (default 4096, cut at the context)"},
+        {.names = "--temp,--temperature", .kind = BY_FLAG_DOUBLE, .out = &j.temperature, .dmin = 0, .dmax = 1e6,
+         .help = "0 = always the most likely token (default 1)"},
+        {.names = "--top-p", .kind = BY_FLAG_DOUBLE, .out = &j.top_p, .dmin = 1e-9, .dmax = 1, .help = "nucleus (default 1 = off)"},
+        {.names = "--top-k", .kind = BY_FLAG_INT, .out = &j.top_k, .min = -1, .max = INT32_MAX, .help = "-1 = off (default)"},
+        {.names = "--min-p", .kind = BY_FLAG_DOUBLE, .out = &j.min_p, .dmin = 0, .dmax = 1, .help = "0 = off (default)"},
+        {.names = "--seed,-s", .kind = BY_FLAG_UINT64, .out = &j.seed, .seen = &j.has_seed, .help = "same seed, same text (default: random)"},
+        {.names = "--stop", .kind = BY_FLAG_LIST, .out = &j.stops, .help = "end the answer at this text; may repeat"},
+        {.names = "--json", .kind = BY_FLAG_BOOL, .out = &j.json, .help = "print one JSON object instead of the text"},
+        BY_CONTEXT_FLAG_ROW(j.model),
+        BY_MODEL_FLAG_ROWS(j.model),
+    };
+    const int n_flags = sizeof flags / sizeof flags[0];
+    const by_usage usage = {"run", "-p TEXT [flags]", "Answers one question.\n"};
+    int code;
+    if (!by_command_begin(&usage, flags, n_flags, argc, argv, NULL, 0, NULL, &code)) return code;
+    by_err err = {0};
+    by_status status = BY_OK;
+    if (!usage_ok(&j)) return by_args_free(flags, n_flags), 2;
+    if (j.top_k == 0) status = BY_FAIL(&err, BY_EINVAL, "--top-k: 0 is neither -1 nor at least 1");
+    if (!j.has_seed && getrandom(&j.seed, sizeof j.seed, 0) != sizeof j.seed) status = BY_FAIL(&err, BY_EIO, "no random seed to be had");
+    j.show_reasoning = isatty(1) && !j.json;
+    if (status == BY_OK) status = run(&j, &err);
+    if (status < 0) fprintf(stderr, "%sbathyc run: %s\n", j.wrote && j.last != '\n' ? "\n" : "", err.msg);
+    by_answer_destroy(j.answer);
+    by_tok_scratch_destroy(j.scratch);
+    by_buf_deinit(&j.content);
+    by_buf_deinit(&j.reasoning);
+    by_solo_close(&j.solo);
+    by_args_free(flags, n_flags);
+    return status < 0 ? by_model_exit_code(status) : 0;
+}
