@@ -9,7 +9,7 @@ that are not in DOCUMENTED.
 import argparse, json, random, re, subprocess, sys
 import deepseek_recipe as d
 
-# Differences that are meant, as a function of the row -> reason. None so far.
+# Differences that are meant: (rule of the row, reason). None.
 DOCUMENTED = []
 
 FLASH, PRO = "DeepSeek-V4.1-Flash", "DeepSeek-V4-Pro"

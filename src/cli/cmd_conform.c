@@ -11,7 +11,7 @@ struct by_conform {
 };
 
 static const by_conform_kind *const tables[] = {by_conform_tok_kinds, by_conform_parse_kinds, by_conform_recipe_kinds,
-                                                by_conform_convert_kinds};
+                                                by_conform_convert_kinds, by_conform_stream_kinds};
 
 /* ---- context ---- */
 

@@ -24,7 +24,7 @@ typedef struct by_conform_kind {
 } by_conform_kind;
 
 extern const by_conform_kind by_conform_tok_kinds[], by_conform_parse_kinds[], by_conform_recipe_kinds[],
-    by_conform_convert_kinds[];
+    by_conform_convert_kinds[], by_conform_stream_kinds[];
 
 /* Member of input that must have a type; errors: BY_EFORMAT, naming the field. */
 by_status by_conform_field(const by_json *input, const char *key, by_json_type type, const by_json **out, by_err *err);

@@ -83,9 +83,16 @@ static void parse_rows(void **state) {
     assert_int_equal(check_file("recipe/parse_quirks.jsonl"), 36);
 }
 
+static void stream_rows(void **state) {
+    (void)state;
+    assert_int_equal(check_file("recipe/stream.jsonl"), 101);
+    assert_int_equal(check_file("recipe/stream_random.jsonl"), 40);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parse_rows),
+        cmocka_unit_test(stream_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
