@@ -5,6 +5,7 @@
 
 #define BY_COMMAND_TABLE(X)                                                                        \
     X(bench, "measure speed")                                                                      \
+    X(chat, "talk with the model in the terminal")                                                \
     X(conform, "answer rows of test vectors")                                                      \
     X(generate, "generate tokens for lines of token ids")                                          \
     X(logits, "logits of every token of given sequences, for numeric checks")                        \

@@ -1,0 +1,8 @@
+# libedit gives `bathyc chat` line editing and history; without it lines are only read.
+find_path(LIBEDIT_INCLUDE histedit.h)
+find_library(LIBEDIT_LIB edit)
+if(LIBEDIT_INCLUDE AND LIBEDIT_LIB)
+  target_compile_definitions(${BY_TARGET} PRIVATE BATHYC_HAVE_LIBEDIT)
+  target_include_directories(${BY_TARGET} SYSTEM PRIVATE ${LIBEDIT_INCLUDE})
+  target_link_libraries(${BY_TARGET} PRIVATE ${LIBEDIT_LIB})
+endif()
