@@ -50,8 +50,7 @@ void by_json_write_escaped(by_buf *out, by_str s) {
 
 void by_json_write_string(by_buf *out, by_str s) {
     char *to = by_buf_reserve(out, by_add_size(s.len, 2)); /* one growth for the usual string */
-    const char *end = s.ptr + s.len;
-    if (to && s.len && by_json_plain_end(s.ptr, end) == end) {
+    if (to && s.len && by_json_plain_end(s.ptr, s.ptr + s.len) == s.ptr + s.len) {
         to[0] = '"';
         memcpy(to + 1, s.ptr, s.len);
         to[s.len + 1] = '"';
