@@ -111,7 +111,7 @@ static by_status generate(void *ctx, const int32_t *prompt, size_t n, by_chat_ta
     b->take = take;
     b->take_arg = arg;
     BY_TRY(by_solo_generate(&b->solo, b->tokens, (int32_t)n, &o, take_token, b, &b->last, err));
-    *reason = b->last.finish == BY_FINISH_LENGTH ? BY_REASON_LENGTH : BY_REASON_STOP;
+    *reason = b->last.finish == BY_SOLO_LENGTH ? BY_REASON_LENGTH : BY_REASON_STOP;
     return BY_OK;
 }
 
