@@ -214,6 +214,7 @@ static by_status answer(by_chat *c, by_err *err) {
     by_status status = by_answer_ready(c->answer, c->ids.n, 0, NULL, err);
     if (status == BY_OK)
         status = c->opts.backend.generate(c->opts.backend.ctx, c->ids.ids, c->ids.n, take_id, c, &reason, err);
+    if (c->opts.interrupted && c->opts.interrupted()) c->turn->interrupted = true; /* perhaps before the first id */
     if (status == BY_OK && !by_answer_finished(c->answer)) status = by_answer_finish(c->answer, reason, err);
     if (status == BY_OK && c->no_memory) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the answer");
     by_answer_destroy(c->answer);

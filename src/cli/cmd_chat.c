@@ -8,7 +8,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "cli/chat_line.h"
@@ -16,7 +15,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/model_flags.h"
-#include "engine/solo_gen.h"
+#include "engine/engine.h"
 
 static volatile sig_atomic_t stop_asked;
 
@@ -72,57 +71,79 @@ static void end_answer(screen *s) {
 /* ---- the model ---- */
 
 typedef struct {
-    by_solo solo;
+    by_engine *engine;
     by_sample_params sampling;
     bool seed_given;
     int64_t max_tokens;
-    int32_t *tokens; /* [context]: what the caches hold, and room for more */
-    int64_t context;
-    by_chat_take *take;
-    void *take_arg;
-    by_solo_gen_result last;
+    by_request_info info; /* of the last answer */
+    int64_t n_output;
 } backend;
 
-static by_status take_token(void *arg, int32_t token, float logprob, by_err *err) {
-    backend *b = arg;
-    (void)logprob;
-    return b->take(b->take_arg, token, err);
-}
+enum { LOOK_MS = 50 }; /* how long Ctrl-C may go unseen while the prompt is read */
 
-/* Keeps the caches when the new prompt continues what they hold. */
-static void reuse_caches(backend *b, const int32_t *prompt, size_t n) {
-    size_t held = (size_t)b->solo.seq.n_tokens;
-    if (held < n && memcmp(b->tokens, prompt, held * sizeof *prompt) == 0) return;
-    by_solo_reset(&b->solo);
+/* Hands tokens over until the answer ends, `take` has enough, or the user has. */
+static by_status read_tokens(backend *b, by_request *r, by_chat_take *take, void *arg, by_answer_reason *reason, by_err *err) {
+    by_event ev;
+    by_status status;
+    while ((status = by_request_next(r, &ev, LOOK_MS)) == BY_OK || status == BY_AGAIN) {
+        if (interrupted()) {
+            by_request_abort(r, -1, true);
+            return BY_OK;
+        }
+        if (status == BY_AGAIN) continue;
+        if (ev.finish == BY_CHOICE_ERROR) return by_request_error(r, err);
+        if (ev.finish == BY_CHOICE_LENGTH) *reason = BY_REASON_LENGTH;
+        if (ev.token < 0) continue;
+        b->n_output++;
+        status = take(arg, ev.token, err);
+        if (status == BY_OK) continue;
+        by_request_abort(r, -1, true);
+        return status == BY_END ? BY_OK : status;
+    }
+    return status == BY_END ? BY_OK : status;
 }
 
 static by_status generate(void *ctx, const int32_t *prompt, size_t n, by_chat_take *take, void *arg, by_answer_reason *reason,
                           by_err *err) {
     backend *b = ctx;
-    if ((int64_t)n >= b->context)
+    int64_t room = by_engine_max_context(b->engine) - (int64_t)n;
+    if (room < 1)
         return BY_FAIL(err, BY_ECONTEXT, "the conversation has %zu tokens, the context %lld: /clear starts a new one", n,
-                       (long long)b->context);
-    reuse_caches(b, prompt, n);
-    memcpy(b->tokens, prompt, n * sizeof *prompt);
-    int64_t room = b->context - (int64_t)n;
-    by_solo_gen_opts o = {.sampling = b->sampling, .max_tokens = (int32_t)(room < b->max_tokens ? room : b->max_tokens)};
+                       (long long)by_engine_max_context(b->engine));
+    by_request_opts o = by_request_opts_default();
+    o.tokens = prompt;
+    o.n_tokens = (int32_t)n;
+    o.max_tokens = (int32_t)(room < b->max_tokens ? room : b->max_tokens);
+    o.sampling = b->sampling;
     if (!b->seed_given && getrandom(&o.sampling.seed, sizeof o.sampling.seed, 0) != sizeof o.sampling.seed)
         return BY_FAIL(err, BY_EIO, "no random number to be had");
-    b->take = take;
-    b->take_arg = arg;
-    BY_TRY(by_solo_generate(&b->solo, b->tokens, (int32_t)n, &o, take_token, b, &b->last, err));
-    *reason = b->last.finish == BY_SOLO_LENGTH ? BY_REASON_LENGTH : BY_REASON_STOP;
-    return BY_OK;
+    by_request *r = NULL;
+    b->n_output = 0;
+    BY_TRY(by_engine_submit(b->engine, &o, &r, err));
+    by_status status = read_tokens(b, r, take, arg, reason, err);
+    b->info = by_request_info_get(r);
+    b->info.end_us = by_clock_ns() / 1000;
+    by_request_release(r);
+    return status;
 }
 
 static by_status open_backend(backend *b, const by_model_flags *f, by_err *err) {
-    BY_TRY(by_model_flags_open(&b->solo, f, err));
-    int64_t most = b->solo.model->cfg.max_positions;
-    b->context = f->context && f->context < most ? f->context : most;
-    BY_TRY(by_solo_reserve(&b->solo, b->context, (int32_t)f->chunk, err));
-    b->sampling.eos_id = b->solo.model->cfg.eos_id;
-    b->tokens = by_alloc(BY_MEM_REQUEST, by_mul_size((size_t)b->context + 1, sizeof *b->tokens));
-    return b->tokens ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for %lld tokens", (long long)b->context);
+    by_buf dir = {0};
+    by_engine_opts o = by_engine_opts_default();
+    by_status status = by_command_model_dir(&dir, f->model, err);
+    by_solo_opts flags = by_model_flags_opts(f);
+    if (status == BY_OK) {
+        o.model_dir = dir.ptr;
+        o.device = flags.device;
+        o.model = flags.model;
+        o.max_context = f->context;
+        o.sched.max_seqs = 1;
+        if (f->chunk) o.sched.max_rows = (int32_t)f->chunk;
+        status = by_engine_open(&b->engine, &o, err);
+    }
+    by_buf_deinit(&dir);
+    if (status == BY_OK) b->sampling.eos_id = by_engine_model(b->engine)->cfg.eos_id;
+    return status;
 }
 
 /* ---- commands ---- */
@@ -248,10 +269,11 @@ static void say(session *s, by_str text) {
     }
     if (turn.interrupted) note(s, "(stopped)");
     else if (turn.kind == BY_END_LENGTH) note(s, "(cut: the limit of tokens is reached)");
-    const by_solo_gen_result *r = &s->model->last;
-    if (s->terminal && r->decode_s > 0)
-        printf("%s(%d tokens in, %d out, %.1f tokens/s)%s\n", s->screen.color ? DIM : "", r->n_prompt, r->n_output,
-               (double)r->n_output / r->decode_s, s->screen.color ? NORMAL : "");
+    const by_request_info *i = &s->model->info;
+    if (s->terminal && s->model->n_output > 1 && i->end_us > i->first_us)
+        printf("%s(%d tokens in, %d of them kept from before, %lld out, %.1f tokens/s)%s\n", s->screen.color ? DIM : "",
+               i->n_prompt, i->n_cached, (long long)s->model->n_output,
+               (double)(s->model->n_output - 1) * 1e6 / (double)(i->end_us - i->first_us), s->screen.color ? NORMAL : "");
 }
 
 static by_status loop(session *s, by_chat_line *in, by_err *err) {
@@ -357,8 +379,7 @@ static by_status run(const options *o, int *code, by_err *err) {
     by_chat_destroy(s.chat);
     by_chat_line_close(in);
     by_buf_deinit(&history);
-    by_free(model.tokens);
-    by_solo_close(&model.solo);
+    by_engine_close(model.engine);
     by_tok_scratch_destroy(scratch);
     by_tok_destroy(tok);
     return status;

@@ -39,6 +39,9 @@ static inline by_model_flags by_model_flags_default(void) {
     {.names = "--ctx-size,--max-model-len,-c,--context-length", .kind = BY_FLAG_INT, .out = &(f).context, .min = 1,    \
      .max = BY_LIMIT_CONTEXT, .help = "most tokens of a sequence (default: the model's limit)"}
 
+/* Device and model options of the flags, for commands that open something else than a by_solo. */
+by_solo_opts by_model_flags_opts(const by_model_flags *f);
+
 /* Opens device and model. BY_EUNSUPPORTED for a backend that is not there and numerics it does not have: exit code 2. */
 by_status by_model_flags_open(by_solo *out, const by_model_flags *f, by_err *err);
 
