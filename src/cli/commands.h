@@ -8,6 +8,8 @@
     X(chat, "talk with the model in the terminal")                                                \
     X(conform, "answer rows of test vectors")                                                      \
     X(generate, "generate tokens for lines of token ids")                                          \
+    X(grammar, "check a grammar, sample it, validate a text")                                      \
+    X(grammar_bench, "measure grammars: requests as JSON lines")                                   \
     X(logits, "logits of every token of given sequences, for numeric checks")                        \
     X(inspect, "show what a checkpoint holds and needs")                                           \
     X(parse, "split a model's output into reasoning, content and tool calls")                      \

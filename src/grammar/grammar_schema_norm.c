@@ -1,0 +1,691 @@
+/* grammar_schema_norm.c - and, or, not and exactly-one-of on normal forms.
+ *
+ * Numbers, strings, null and booleans are closed under all of them. Objects and arrays are lists of alternatives whose
+ * conjunctions are concatenations of conditions; their complement is a product of negated conditions, so its size is
+ * bounded and a schema that needs more is refused. */
+#include <stdlib.h>
+
+#include "grammar/grammar_schema.h"
+
+#define ALTERNATIVES_MAX 600u /* object or array alternatives of one normal form */
+#define DEPTH_MAX        400u /* applicators inside applicators, references included */
+
+static void *copy(by_gr *g, const void *p, size_t n) {
+    void *q = by_gr_alloc(g, n ? n : 1);
+    if (q && n) memcpy(q, p, n);
+    return q;
+}
+
+by_gr_norm *by_gr_norm_new(by_gr *g) {
+    return by_gr_alloc(g, sizeof(by_gr_norm));
+}
+
+static by_gr_orec *orec_any(by_gr *g) {
+    by_gr_orec *r = by_gr_alloc(g, sizeof *r);
+    if (r) r->names = BY_GR_ANYTEXT, r->max = BY_GR_INF;
+    return r;
+}
+
+static by_gr_arec *arec_any(by_gr *g) {
+    by_gr_arec *r = by_gr_alloc(g, sizeof *r);
+    if (r) r->max = BY_GR_INF;
+    return r;
+}
+
+by_gr_norm *by_gr_norm_true(by_gr *g) {
+    by_gr_schema *s = g->schema;
+    if (s->all) return s->all;
+    by_gr_norm *n = by_gr_norm_new(g);
+    by_gr_orec **o = by_gr_alloc(g, sizeof *o);
+    by_gr_arec **a = by_gr_alloc(g, sizeof *a);
+    if (!n || !o || !a || !(*o = orec_any(g)) || !(*a = arec_any(g))) return NULL;
+    *n = (by_gr_norm){.null = true,
+                      .bools = 3,
+                      .str = BY_GR_ANYTEXT,
+                      .num = by_gr_number(g),
+                      .plain = by_gr_number_plain(g),
+                      .obj = o,
+                      .arr = a,
+                      .n_obj = 1,
+                      .n_arr = 1};
+    return s->all = by_gr_bad(g) ? NULL : n;
+}
+
+bool by_gr_norm_empty(const by_gr_norm *n) {
+    return !n->null && !n->bools && !n->str && !n->lit && !n->num && !n->n_obj && !n->n_arr;
+}
+
+/* ---- looking things up ---- */
+
+static by_gr_expr scope_value(by_gr *g, const by_gr_scope *s, by_str key) {
+    by_gr_expr v[65];
+    uint32_t n = 0;
+    bool hit = false;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (by_str_eq(s->keys[i], key)) v[n++] = s->vals[i], hit = true;
+    for (uint32_t i = 0; i < s->n_pat && n < 64; i++)
+        if (by_gr_accepts(g, s->pats[i].keys, key)) v[n++] = s->pats[i].val, hit = true;
+    return hit ? by_gr_x_and(g, v, n) : s->rest;
+}
+
+by_gr_expr by_gr_orec_value(by_gr *g, const by_gr_orec *r, by_str key) {
+    if (r->names != BY_GR_ANYTEXT && !by_gr_accepts(g, r->names, key)) return BY_GR_X_FALSE;
+    by_gr_vec v = {0};
+    for (uint32_t i = 0; i < r->n_scopes; i++)
+        by_gr_vec_push(g, &v, scope_value(g, r->scopes[i], key));
+    by_gr_expr e = by_gr_x_and(g, v.v, v.n);
+    by_gr_vec_free(&v);
+    return e;
+}
+
+by_gr_expr by_gr_arec_item(by_gr *g, const by_gr_arec *r, uint32_t i) {
+    by_gr_vec v = {0};
+    for (uint32_t k = 0; k < r->n_scopes; k++)
+        by_gr_vec_push(g, &v, i < r->scopes[k]->n ? r->scopes[k]->prefix[i] : r->scopes[k]->rest);
+    by_gr_expr e = by_gr_x_and(g, v.v, v.n);
+    by_gr_vec_free(&v);
+    return e;
+}
+
+bool by_gr_expr_empty(by_gr *g, by_gr_expr e) {
+    by_gr_schema *s = g->schema;
+    if (e <= BY_GR_X_FALSE) return e == BY_GR_X_FALSE;
+    bool soft = s->soft, busy = s->hit_busy;
+    s->soft = true;
+    s->hit_busy = false;
+    by_gr_norm *n = by_gr_norm_of(g, e);
+    bool known = n && !s->hit_busy;
+    s->soft = soft;
+    s->hit_busy = busy;
+    return known && by_gr_norm_empty(n);
+}
+
+/* Cheap proof that no object satisfies r. Only required members whose condition is a conjunction are looked into: that
+ * is where merged alternatives contradict each other (a discriminator with two constants). */
+static bool orec_unsat(by_gr *g, const by_gr_orec *r) {
+    if (r->min > r->max || r->n_req > r->max || (r->names == BY_GR_NEVER && r->min + r->n_req > 0)) return true;
+    for (uint32_t i = 0; i < r->n_req && !by_gr_bad(g); i++) {
+        by_gr_expr e = by_gr_orec_value(g, r, r->req[i]);
+        if (e == BY_GR_X_FALSE) return true;
+        if (g->schema->x[e].kind == BY_GR_XK_AND && by_gr_expr_empty(g, e)) return true;
+    }
+    return false;
+}
+
+static bool arec_unsat(by_gr *g, const by_gr_arec *r) {
+    if (r->min > r->max) return true;
+    for (uint32_t i = 0; i < r->min && i < 16 && !by_gr_bad(g); i++) {
+        by_gr_expr e = by_gr_arec_item(g, r, i);
+        if (e == BY_GR_X_FALSE || (g->schema->x[e].kind == BY_GR_XK_AND && by_gr_expr_empty(g, e))) return true;
+    }
+    for (uint32_t i = 0; i < r->n_contains; i++) {
+        const by_gr_contains *c = &r->contains[i];
+        if (c->min > c->max || (c->min && (c->val == BY_GR_X_FALSE || r->max < c->min))) return true;
+    }
+    return false;
+}
+
+/* ---- conjunction ---- */
+
+static bool orec_is_any(const by_gr_orec *r) {
+    return !r->n_scopes && !r->n_req && !r->n_exist && r->names == BY_GR_ANYTEXT && !r->min && r->max == BY_GR_INF;
+}
+static bool arec_is_any(const by_gr_arec *r) {
+    return !r->n_scopes && !r->n_contains && !r->min && r->max == BY_GR_INF && !r->unique;
+}
+
+#define CONCAT(dst, field, count, a, b)                                                                                \
+    do {                                                                                                               \
+        (dst)->count = (a)->count + (b)->count;                                                                        \
+        (dst)->field = by_gr_alloc(g, ((dst)->count + 1) * sizeof *(dst)->field);                                      \
+        if ((dst)->field) {                                                                                            \
+            if ((a)->count) memcpy((dst)->field, (a)->field, (a)->count * sizeof *(dst)->field);                       \
+            if ((b)->count) memcpy((dst)->field + (a)->count, (b)->field, (b)->count * sizeof *(dst)->field);          \
+        }                                                                                                              \
+    } while (0)
+
+static by_gr_orec *orec_and(by_gr *g, by_gr_orec *a, by_gr_orec *b) {
+    if (a == b || orec_is_any(b)) return a;
+    if (orec_is_any(a)) return b;
+    by_gr_orec *r = by_gr_alloc(g, sizeof *r);
+    if (!r) return NULL;
+    CONCAT(r, scopes, n_scopes, a, b);
+    CONCAT(r, exist, n_exist, a, b);
+    r->req = by_gr_alloc(g, (a->n_req + b->n_req + 1) * sizeof *r->req);
+    if (by_gr_bad(g)) return NULL;
+    uint32_t k = 0; /* a scope may come from both sides */
+    for (uint32_t i = 0; i < r->n_scopes; i++) {
+        uint32_t j = 0;
+        while (j < k && r->scopes[j] != r->scopes[i])
+            j++;
+        if (j == k) r->scopes[k++] = r->scopes[i];
+    }
+    r->n_scopes = k;
+    if (a->n_req) memcpy(r->req, a->req, a->n_req * sizeof *r->req);
+    r->n_req = a->n_req;
+    for (uint32_t i = 0; i < b->n_req; i++) {
+        uint32_t j = 0;
+        while (j < r->n_req && !by_str_eq(r->req[j], b->req[i]))
+            j++;
+        if (j == r->n_req) r->req[r->n_req++] = b->req[i];
+    }
+    r->names = by_gr_and2(g, a->names, b->names);
+    r->min = a->min > b->min ? a->min : b->min;
+    r->max = a->max < b->max ? a->max : b->max;
+    return orec_unsat(g, r) ? NULL : r;
+}
+
+static by_gr_arec *arec_and(by_gr *g, by_gr_arec *a, by_gr_arec *b) {
+    if (a == b || arec_is_any(b)) return a;
+    if (arec_is_any(a)) return b;
+    by_gr_arec *r = by_gr_alloc(g, sizeof *r);
+    if (!r) return NULL;
+    CONCAT(r, scopes, n_scopes, a, b);
+    CONCAT(r, contains, n_contains, a, b);
+    if (by_gr_bad(g)) return NULL;
+    r->min = a->min > b->min ? a->min : b->min;
+    r->max = a->max < b->max ? a->max : b->max;
+    r->unique = a->unique || b->unique;
+    return arec_unsat(g, r) ? NULL : r;
+}
+
+typedef void *pair_fn(by_gr *g, void *a, void *b);
+static void *orec_and_v(by_gr *g, void *a, void *b) {
+    return orec_and(g, a, b);
+}
+static void *arec_and_v(by_gr *g, void *a, void *b) {
+    return arec_and(g, a, b);
+}
+
+/* All pairs that can hold together. */
+static void **product(by_gr *g, void **a, uint32_t na, void **b, uint32_t nb, pair_fn *fn, uint32_t *n) {
+    void **out = NULL;
+    uint32_t cap = 0;
+    *n = 0;
+    for (uint32_t i = 0; i < na && by_gr_check(g); i++)
+        for (uint32_t j = 0; j < nb && by_gr_check(g); j++) {
+            void *r = fn(g, a[i], b[j]);
+            if (!r) continue;
+            if (*n >= ALTERNATIVES_MAX) {
+                by_gr_fail(g, BY_EUNSUPPORTED, "more than %u alternatives of objects or arrays", ALTERNATIVES_MAX);
+                break;
+            }
+            uint32_t k = 0;
+            while (k < *n && out[k] != r)
+                k++;
+            if (k == *n && by_gr_grow(g, &out, *n, &cap, sizeof *out)) out[(*n)++] = r;
+        }
+    void **keep = copy(g, out, *n * sizeof *out);
+    by_free(out);
+    return keep;
+}
+
+by_gr_norm *by_gr_norm_and(by_gr *g, by_gr_norm *a, by_gr_norm *b) {
+    by_gr_norm *all = by_gr_norm_true(g);
+    if (!a || !b || !all) return NULL;
+    if (a == all || a == b) return b;
+    if (b == all) return a;
+    by_gr_norm *n = by_gr_norm_new(g);
+    if (!n) return NULL;
+    n->null = a->null && b->null;
+    n->bools = a->bools & b->bools;
+    n->str = by_gr_and2(g, a->str, b->str);
+    by_gr_term lit[3] = {by_gr_and2(g, a->lit, b->lit), by_gr_and2(g, a->lit, b->str), by_gr_and2(g, a->str, b->lit)};
+    n->lit = by_gr_alt(g, lit, 3);
+    n->num = a->num == all->num ? b->num : b->num == all->num ? a->num : by_gr_and2(g, a->num, b->num);
+    n->plain = a->plain == all->plain   ? b->plain
+               : b->plain == all->plain ? a->plain
+                                        : by_gr_and2(g, a->plain, b->plain);
+    n->obj = (by_gr_orec **)product(g, (void **)a->obj, a->n_obj, (void **)b->obj, b->n_obj, orec_and_v, &n->n_obj);
+    n->arr = (by_gr_arec **)product(g, (void **)a->arr, a->n_arr, (void **)b->arr, b->n_arr, arec_and_v, &n->n_arr);
+    return by_gr_bad(g) ? NULL : n;
+}
+
+/* ---- disjunction ---- */
+
+static void **join(by_gr *g, void **a, uint32_t na, void **b, uint32_t nb, uint32_t *n) {
+    if (na + nb > 4 * ALTERNATIVES_MAX) {
+        by_gr_fail(g, BY_EUNSUPPORTED, "more than %u alternatives of objects or arrays", 4 * ALTERNATIVES_MAX);
+        return NULL;
+    }
+    void **out = by_gr_alloc(g, (na + nb + 1) * sizeof *out);
+    if (!out) return NULL;
+    if (na) memcpy(out, a, na * sizeof *out);
+    *n = na;
+    for (uint32_t i = 0; i < nb; i++) {
+        uint32_t k = 0;
+        while (k < na && out[k] != b[i])
+            k++;
+        if (k == na) out[(*n)++] = b[i];
+    }
+    return out;
+}
+
+by_gr_norm *by_gr_norm_or(by_gr *g, by_gr_norm *a, by_gr_norm *b) {
+    if (!a || !b) return NULL;
+    if (a == b) return a;
+    by_gr_norm *all = by_gr_norm_true(g), *n = by_gr_norm_new(g);
+    if (!n || !all) return NULL;
+    n->null = a->null || b->null;
+    n->bools = a->bools | b->bools;
+    n->str = by_gr_alt2(g, a->str, b->str);
+    n->lit = n->str == BY_GR_ANYTEXT ? BY_GR_NEVER : by_gr_alt2(g, a->lit, b->lit);
+    n->num = a->num == all->num || b->num == all->num ? all->num : by_gr_alt2(g, a->num, b->num);
+    n->plain = a->plain == all->plain || b->plain == all->plain ? all->plain : by_gr_alt2(g, a->plain, b->plain);
+    n->obj = (by_gr_orec **)join(g, (void **)a->obj, a->n_obj, (void **)b->obj, b->n_obj, &n->n_obj);
+    n->arr = (by_gr_arec **)join(g, (void **)a->arr, a->n_arr, (void **)b->arr, b->n_arr, &n->n_arr);
+    for (uint32_t i = 0; n->obj && i < n->n_obj && !g->schema->track; i++)
+        if (orec_is_any(n->obj[i])) n->obj[0] = n->obj[i], n->n_obj = 1;
+    for (uint32_t i = 0; n->arr && i < n->n_arr && !g->schema->track; i++)
+        if (arec_is_any(n->arr[i])) n->arr[0] = n->arr[i], n->n_arr = 1;
+    return by_gr_bad(g) ? NULL : n;
+}
+
+/* ---- complement ---- */
+
+typedef struct {
+    void **v;
+    uint32_t n, cap;
+} rec_list;
+
+static by_gr_orec *add_orec(by_gr *g, rec_list *l) {
+    by_gr_orec *r = orec_any(g);
+    if (r && by_gr_grow(g, &l->v, l->n, &l->cap, sizeof *l->v)) l->v[l->n++] = r;
+    return by_gr_bad(g) ? NULL : r;
+}
+
+static by_gr_scope *add_scope(by_gr *g, by_gr_orec *r, uint32_t n, uint32_t n_pat) {
+    by_gr_scope *s = by_gr_alloc(g, sizeof *s), **list = by_gr_alloc(g, (r->n_scopes + 1) * sizeof *list);
+    if (!s || !list) return NULL;
+    s->keys = by_gr_alloc(g, (n + 1) * sizeof *s->keys);
+    s->vals = by_gr_alloc(g, (n + 1) * sizeof *s->vals);
+    s->pats = by_gr_alloc(g, (n_pat + 1) * sizeof *s->pats);
+    if (by_gr_bad(g)) return NULL;
+    s->n = n;
+    s->n_pat = n_pat;
+    if (r->n_scopes) memcpy(list, r->scopes, r->n_scopes * sizeof *list);
+    list[r->n_scopes++] = s;
+    r->scopes = list;
+    return s;
+}
+
+static bool orec_require(by_gr *g, by_gr_orec *r, by_str key) {
+    by_str *v = by_gr_alloc(g, (r->n_req + 1) * sizeof *v);
+    if (!v) return false;
+    if (r->n_req) memcpy(v, r->req, r->n_req * sizeof *v);
+    v[r->n_req++] = key;
+    r->req = v;
+    return true;
+}
+
+static bool not_scope(by_gr *g, rec_list *out, const by_gr_scope *s) {
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (s->vals[i] == BY_GR_X_TRUE) continue;
+        by_gr_orec *r = add_orec(g, out);
+        if (!r || !orec_require(g, r, s->keys[i])) return false;
+        if (s->vals[i] == BY_GR_X_FALSE) continue;
+        by_gr_scope *n = add_scope(g, r, 1, 0);
+        if (!n) return false;
+        n->keys[0] = s->keys[i];
+        n->vals[0] = by_gr_x_not(g, s->vals[i]);
+    }
+    by_gr_vec taken = {0};
+    for (uint32_t i = 0; i < s->n_pat; i++) {
+        by_gr_vec_push(g, &taken, s->pats[i].keys);
+        if (s->pats[i].val == BY_GR_X_TRUE) continue;
+        by_gr_orec *r = add_orec(g, out);
+        by_gr_exist *x = r ? by_gr_alloc(g, sizeof *x) : NULL;
+        if (!x) break;
+        *x = (by_gr_exist){s->pats[i].keys, by_gr_x_not(g, s->pats[i].val)};
+        r->exist = x;
+        r->n_exist = 1;
+    }
+    if (s->rest != BY_GR_X_TRUE && !by_gr_bad(g)) {
+        by_gr_term others = by_gr_except(g, s->keys, s->n);
+        if (taken.n) others = by_gr_and2(g, others, by_gr_text_not(g, by_gr_alt(g, taken.v, taken.n)));
+        by_gr_orec *r = others == BY_GR_NEVER ? NULL : add_orec(g, out);
+        by_gr_exist *x = r ? by_gr_alloc(g, sizeof *x) : NULL;
+        if (x) {
+            *x = (by_gr_exist){others, by_gr_x_not(g, s->rest)};
+            r->exist = x;
+            r->n_exist = 1;
+        }
+    }
+    by_gr_vec_free(&taken);
+    return !by_gr_bad(g);
+}
+
+/* The alternatives of "not r". */
+static bool not_orec(by_gr *g, rec_list *out, const by_gr_orec *r) {
+    by_gr_orec *x;
+    for (uint32_t i = 0; i < r->n_req; i++) {
+        by_gr_scope *s = (x = add_orec(g, out)) ? add_scope(g, x, 1, 0) : NULL;
+        if (!s) return false;
+        s->keys[0] = r->req[i];
+        s->vals[0] = BY_GR_X_FALSE;
+    }
+    for (uint32_t i = 0; i < r->n_scopes; i++)
+        if (!not_scope(g, out, r->scopes[i])) return false;
+    if (r->min) {
+        if (!(x = add_orec(g, out))) return false;
+        x->max = r->min - 1;
+    }
+    if (r->max != BY_GR_INF) {
+        if (!(x = add_orec(g, out))) return false;
+        x->min = r->max + 1;
+    }
+    if (r->names != BY_GR_ANYTEXT) {
+        if (!(x = add_orec(g, out)) || !(x->exist = by_gr_alloc(g, sizeof *x->exist))) return false;
+        x->exist[0] = (by_gr_exist){by_gr_text_not(g, r->names), BY_GR_X_TRUE};
+        x->n_exist = 1;
+    }
+    for (uint32_t i = 0; i < r->n_exist; i++) {
+        by_gr_scope *s = (x = add_orec(g, out)) ? add_scope(g, x, 0, 1) : NULL;
+        if (!s) return false;
+        s->pats[0] = (by_gr_pattern){r->exist[i].keys, by_gr_x_not(g, r->exist[i].val)};
+    }
+    return !by_gr_bad(g);
+}
+
+static by_gr_arec *add_arec(by_gr *g, rec_list *l) {
+    by_gr_arec *r = arec_any(g);
+    if (r && by_gr_grow(g, &l->v, l->n, &l->cap, sizeof *l->v)) l->v[l->n++] = r;
+    return by_gr_bad(g) ? NULL : r;
+}
+
+static bool arec_contains(by_gr *g, rec_list *out, by_gr_contains c) {
+    by_gr_arec *r = add_arec(g, out);
+    if (!r || !(r->contains = by_gr_alloc(g, sizeof c))) return false;
+    r->contains[0] = c;
+    r->n_contains = 1;
+    return true;
+}
+
+static bool not_arec(by_gr *g, by_gr_expr at, rec_list *out, const by_gr_arec *r) {
+    by_gr_arec *x;
+    if (r->unique && !by_gr_x_unsupported(g, at, "uniqueItems", "cannot be negated")) return false;
+    if (r->min) {
+        if (!(x = add_arec(g, out))) return false;
+        x->max = r->min - 1;
+    }
+    if (r->max != BY_GR_INF) {
+        if (!(x = add_arec(g, out))) return false;
+        x->min = r->max + 1;
+    }
+    for (uint32_t k = 0; k < r->n_scopes; k++) {
+        const by_gr_ascope *s = r->scopes[k];
+        for (uint32_t i = 0; i < s->n; i++) {
+            if (s->prefix[i] == BY_GR_X_TRUE) continue;
+            by_gr_ascope *n = by_gr_alloc(g, sizeof *n);
+            if (!n || !(x = add_arec(g, out)) || !(x->scopes = by_gr_alloc(g, sizeof n)) ||
+                !(n->prefix = by_gr_alloc(g, (i + 1) * sizeof *n->prefix)))
+                return false;
+            n->prefix[i] = by_gr_x_not(g, s->prefix[i]);
+            n->n = i + 1;
+            x->scopes[0] = n;
+            x->n_scopes = 1;
+            x->min = i + 1;
+        }
+        if (s->rest != BY_GR_X_TRUE &&
+            !arec_contains(g, out, (by_gr_contains){by_gr_x_not(g, s->rest), 1, BY_GR_INF, s->n, false}))
+            return false;
+    }
+    for (uint32_t i = 0; i < r->n_contains; i++) {
+        by_gr_contains c = r->contains[i];
+        c.ev = false;
+        if (c.min && !arec_contains(g, out, (by_gr_contains){c.val, 0, c.min - 1, c.from, false})) return false;
+        if (c.max != BY_GR_INF && !arec_contains(g, out, (by_gr_contains){c.val, c.max + 1, BY_GR_INF, c.from, false}))
+            return false;
+    }
+    return !by_gr_bad(g);
+}
+
+by_gr_norm *by_gr_norm_not(by_gr *g, by_gr_expr at, by_gr_norm *a) {
+    by_gr_norm *all = by_gr_norm_true(g), *n = by_gr_norm_new(g);
+    if (!a || !all || !n) return NULL;
+    n->null = !a->null;
+    n->bools = ~a->bools & 3;
+    n->str = a->str == BY_GR_ANYTEXT ? BY_GR_NEVER : by_gr_text_not(g, by_gr_alt2(g, a->str, a->lit));
+    n->plain = a->plain == BY_GR_NEVER  ? all->plain
+               : a->plain == all->plain ? BY_GR_NEVER
+                                        : by_gr_and2(g, all->plain, by_gr_not(g, a->plain));
+    n->num = a->plain == BY_GR_NEVER ? all->num : n->plain;
+    n->obj = all->obj;
+    n->n_obj = 1;
+    n->arr = all->arr;
+    n->n_arr = 1;
+    for (uint32_t i = 0; i < a->n_obj && n->n_obj && !by_gr_bad(g); i++) {
+        rec_list l = {0};
+        if (not_orec(g, &l, a->obj[i]))
+            n->obj = (by_gr_orec **)product(g, (void **)n->obj, n->n_obj, l.v, l.n, orec_and_v, &n->n_obj);
+        by_free(l.v);
+    }
+    for (uint32_t i = 0; i < a->n_arr && n->n_arr && !by_gr_bad(g); i++) {
+        rec_list l = {0};
+        if (not_arec(g, at, &l, a->arr[i]))
+            n->arr = (by_gr_arec **)product(g, (void **)n->arr, n->n_arr, l.v, l.n, arec_and_v, &n->n_arr);
+        by_free(l.v);
+    }
+    return by_gr_bad(g) ? NULL : n;
+}
+
+/* ---- exactly one ---- */
+
+static by_gr_norm *only(by_gr *g, const by_gr_norm *a, bool obj) {
+    by_gr_norm *n = by_gr_norm_new(g);
+    if (!n) return NULL;
+    if (obj)
+        n->obj = a->obj, n->n_obj = a->n_obj;
+    else
+        n->arr = a->arr, n->n_arr = a->n_arr;
+    return n;
+}
+
+/* Objects (or arrays) of branch i that no other branch takes. */
+static bool alone(by_gr *g, by_gr_expr at, by_gr_norm **v, uint32_t n, uint32_t i, bool obj, by_gr_norm *out) {
+    by_gr_norm *mine = only(g, v[i], obj);
+    for (uint32_t j = 0; mine && j < n; j++) {
+        if (j == i || !(obj ? mine->n_obj : mine->n_arr)) continue;
+        by_gr_norm *other = only(g, v[j], obj), *both = other ? by_gr_norm_and(g, mine, other) : NULL;
+        if (!both) return false;
+        if (!(obj ? both->n_obj : both->n_arr)) continue; /* disjoint */
+        by_gr_norm *neg = by_gr_norm_not(g, at, other);
+        mine = neg ? only(g, by_gr_norm_and(g, mine, neg), obj) : NULL;
+    }
+    if (!mine) return false;
+    by_gr_norm *sum = by_gr_norm_or(g, out, mine);
+    if (!sum) return false;
+    *out = *sum;
+    return true;
+}
+
+by_gr_norm *by_gr_norm_one_of(by_gr *g, by_gr_expr at, by_gr_norm **v, uint32_t n) {
+    by_gr_norm *out = by_gr_norm_new(g), *one = by_gr_norm_new(g), *two = by_gr_norm_new(g);
+    if (!out || !one || !two) return NULL;
+    uint32_t nulls = 0, bits[2] = {0};
+    for (uint32_t i = 0; i < n && !by_gr_bad(g); i++) {
+        by_gr_norm x = *v[i], *both;
+        nulls += x.null;
+        bits[0] += x.bools & 1;
+        bits[1] += x.bools >> 1 & 1;
+        x.n_obj = x.n_arr = 0;
+        if (!(both = by_gr_norm_and(g, one, &x)) || !(two = by_gr_norm_or(g, two, both)) ||
+            !(one = by_gr_norm_or(g, one, &x)))
+            return NULL;
+    }
+    two->n_obj = two->n_arr = 0;
+    by_gr_norm *neg = by_gr_norm_empty(two) ? by_gr_norm_true(g) : by_gr_norm_not(g, at, two);
+    by_gr_norm *rest = neg ? by_gr_norm_and(g, one, neg) : NULL;
+    if (!rest) return NULL;
+    *out = *rest;
+    out->null = nulls == 1;
+    out->bools = (uint8_t)((bits[0] == 1) | (bits[1] == 1) << 1);
+    out->n_obj = out->n_arr = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!alone(g, at, v, n, i, true, out) || !alone(g, at, v, n, i, false, out)) return NULL;
+    return by_gr_bad(g) ? NULL : out;
+}
+
+/* ---- constants ---- */
+
+by_gr_term by_gr_number_equal(by_gr *g, const by_gr_decimal *d) {
+    char text[1700];
+    size_t n = 0, dot = 0;
+    if (d->neg) text[n++] = '-';
+    for (int32_t k = 0; k < d->point; k++)
+        text[n++] = (uint32_t)k < d->n ? d->digits[k] : '0';
+    if (d->point <= 0) text[n++] = '0';
+    dot = n;
+    for (int32_t k = d->point; k < 0; k++)
+        text[n++] = '0';
+    for (int32_t k = d->point > 0 ? d->point : 0; (uint32_t)k < d->n; k++)
+        text[n++] = d->digits[k];
+    by_gr_term zero = by_gr_lit(g, BY_STR("0")), point = by_gr_lit(g, BY_STR("."));
+    by_gr_term head = by_gr_lit(g, by_str_of(text, dot));
+    if (d->n == 0) head = by_gr_seq(g, by_gr_opt(g, by_gr_lit(g, BY_STR("-"))), head);
+    if (n == dot) return by_gr_seq(g, head, by_gr_opt(g, by_gr_seq(g, point, by_gr_rep(g, zero, 1, BY_GR_INF))));
+    by_gr_term tail = by_gr_seq(g, by_gr_lit(g, by_str_of(text + dot, n - dot)), by_gr_star(g, zero));
+    return by_gr_seq(g, head, by_gr_seq(g, point, tail));
+}
+
+static bool number_const(by_gr *g, by_gr_norm *n, by_str raw) {
+    by_gr_decimal d;
+    if (!by_gr_decimal_parse(&d, raw)) {
+        by_gr_fail(g, BY_ELIMIT, "number %.*s has too many digits", BY_STR_ARG(raw));
+        return false;
+    }
+    by_gr_term equal = by_gr_number_equal(g, &d), offered = by_gr_lit(g, raw);
+    if ((int32_t)d.n <= d.point || d.n == 0) /* an integer: also written as one */
+        offered = by_gr_alt2(g, offered, by_gr_and2(g, equal, by_gr_integer(g)));
+    n->num = d.n == 0 ? by_gr_alt2(g, by_gr_lit(g, raw), by_gr_lit(g, BY_STR("0"))) : offered;
+    n->plain = equal;
+    return true;
+}
+
+static bool object_const(by_gr *g, by_gr_norm *n, const by_json *v) {
+    by_gr_orec *r = orec_any(g), **list = by_gr_alloc(g, sizeof *list);
+    if (!r || !list) return false;
+    by_gr_scope *s = add_scope(g, r, v->n, 0);
+    if (!s || !(r->req = by_gr_alloc(g, (v->n + 1) * sizeof *r->req))) return false;
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < v->n; i++) {
+        if (by_json_get_str(v, v->v.members[i].key) != &v->v.members[i].value) continue; /* a later one wins */
+        r->req[k] = s->keys[k] = v->v.members[i].key;
+        s->vals[k++] = by_gr_x_const(g, &v->v.members[i].value);
+    }
+    s->n = r->n_req = k;
+    s->rest = BY_GR_X_FALSE;
+    *list = r;
+    n->obj = list;
+    n->n_obj = 1;
+    return !by_gr_bad(g);
+}
+
+static bool array_const(by_gr *g, by_gr_norm *n, const by_json *v) {
+    by_gr_arec *r = arec_any(g), **list = by_gr_alloc(g, sizeof *list);
+    by_gr_ascope *s = by_gr_alloc(g, sizeof *s);
+    if (!r || !list || !s || !(r->scopes = by_gr_alloc(g, sizeof s)) ||
+        !(s->prefix = by_gr_alloc(g, (v->n + 1) * sizeof *s->prefix)))
+        return false;
+    for (uint32_t i = 0; i < v->n; i++)
+        s->prefix[i] = by_gr_x_const(g, &v->v.items[i]);
+    s->n = v->n;
+    s->rest = BY_GR_X_FALSE;
+    r->scopes[0] = s;
+    r->n_scopes = 1;
+    r->min = r->max = v->n;
+    *list = r;
+    n->arr = list;
+    n->n_arr = 1;
+    return !by_gr_bad(g);
+}
+
+by_gr_norm *by_gr_norm_const(by_gr *g, const by_json *v) {
+    by_gr_norm *n = by_gr_norm_new(g);
+    if (!n) return NULL;
+    bool ok = true;
+    switch (v->type) {
+    case BY_JSON_NULL: n->null = true; break;
+    case BY_JSON_BOOL: n->bools = v->v.b ? 2 : 1; break;
+    case BY_JSON_INT:
+    case BY_JSON_UINT:
+    case BY_JSON_DOUBLE: ok = number_const(g, n, v->raw); break;
+    case BY_JSON_STRING: n->lit = by_gr_lit(g, v->v.s); break;
+    case BY_JSON_ARRAY: ok = array_const(g, n, v); break;
+    case BY_JSON_OBJECT: ok = object_const(g, n, v); break;
+    }
+    return ok && !by_gr_bad(g) ? n : NULL;
+}
+
+/* Strings of an enum share one trie; the other values are joined one by one. */
+by_gr_norm *by_gr_norm_enum(by_gr *g, const by_json *values) {
+    by_gr_norm *n = by_gr_norm_new(g);
+    by_str *words = by_gr_alloc(g, (values->n + 1) * sizeof *words);
+    if (!n || !words) return NULL;
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < values->n && n; i++) {
+        if (values->v.items[i].type == BY_JSON_STRING)
+            words[k++] = values->v.items[i].v.s;
+        else
+            n = by_gr_norm_or(g, n, by_gr_norm_const(g, &values->v.items[i]));
+    }
+    if (n && k) {
+        by_gr_norm *m = by_gr_norm_new(g);
+        if (!m) return NULL;
+        *m = *n;
+        m->lit = by_gr_words(g, words, k);
+        n = m;
+    }
+    return by_gr_bad(g) ? NULL : n;
+}
+
+/* ---- expressions ---- */
+
+static by_gr_norm *compute(by_gr *g, by_gr_expr e) {
+    const by_gr_xnode x = g->schema->x[e];
+    by_gr_norm *n;
+    switch ((by_gr_xkind)x.kind) {
+    case BY_GR_XK_TRUE: return by_gr_norm_true(g);
+    case BY_GR_XK_FALSE: return by_gr_norm_new(g);
+    case BY_GR_XK_CONST: return by_gr_norm_const(g, x.json);
+    case BY_GR_XK_NODE: return by_gr_norm_node(g, e);
+    case BY_GR_XK_NOT: return by_gr_norm_not(g, x.list[0], by_gr_norm_of(g, x.list[0]));
+    case BY_GR_XK_AND:
+        n = by_gr_norm_true(g);
+        for (uint32_t i = 0; i < x.n && n; i++)
+            n = by_gr_norm_and(g, n, by_gr_norm_of(g, x.list[i]));
+        return n;
+    case BY_GR_XK_OR:
+        n = by_gr_norm_new(g);
+        for (uint32_t i = 0; i < x.n && n; i++)
+            n = by_gr_norm_or(g, n, by_gr_norm_of(g, x.list[i]));
+        return n;
+    }
+    return NULL;
+}
+
+by_gr_norm *by_gr_norm_of(by_gr *g, by_gr_expr e) {
+    by_gr_schema *s = g->schema;
+    if (by_gr_bad(g)) return NULL;
+    if (s->x[e].norm) return s->x[e].norm;
+    if (s->x[e].busy) {
+        s->hit_busy = true;
+        if (!s->soft) by_gr_x_error(g, e, BY_EINVAL, NULL, "the schema refers to itself without reading anything");
+        return NULL;
+    }
+    if (s->depth >= DEPTH_MAX) {
+        by_gr_fail(g, BY_ELIMIT, "schema: applicators and references nest deeper than %u", DEPTH_MAX);
+        return NULL;
+    }
+    s->depth++;
+    s->x[e].busy = 1;
+    by_gr_norm *n = compute(g, e);
+    s->x[e].busy = 0;
+    s->depth--;
+    if (by_gr_bad(g)) {
+        by_gr_x_error(g, e, g->status, NULL, "");
+        return NULL;
+    }
+    if (n && !(s->soft && s->hit_busy)) s->x[e].norm = n;
+    return n;
+}
