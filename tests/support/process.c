@@ -169,6 +169,8 @@ by_process_result by_process_run(const char *const *argv, const by_process_opts 
     r.out = sink_text(&out), r.out_bytes = out.n;
     r.err = sink_text(&err), r.err_bytes = err.n;
     r.wall_s = by_clock_s() - start_s;
+    r.cpu_s = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+              1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
     r.rss_kib_max = usage.ru_maxrss;
     return r;
 }

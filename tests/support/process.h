@@ -24,7 +24,7 @@ typedef struct by_process_result {
     bool cut;
     char *out, *err; /* NUL-terminated; out_bytes counts bytes before the NUL */
     size_t out_bytes, err_bytes;
-    double wall_s;
+    double wall_s, cpu_s; /* cpu_s: user and system time */
     long rss_kib_max;
 } by_process_result;
 

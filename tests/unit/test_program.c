@@ -212,6 +212,22 @@ static void a_closed_output_or_a_full_disk_is_an_error_and_no_signal(void **stat
     expect(&r, 1, "bathyc generate", "generate into a closed pipe");
 }
 
+/* From the start of the process to the first token: half a second and 150 MB. Processor time is measured, because the
+ * machine may be busy with other tests. */
+static void the_bundled_model_starts_fast_and_small(void **state) {
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* the instrumented program is neither */
+#endif
+    static const char line[] =
+        "{\"id\":\"a\",\"tokens\":[0,4899,569,302,223,26,564,223,19,33,4900,4918],\"max_tokens\":1,"
+        "\"temperature\":0}\n";
+    by_process_opts opts = {.input = line, .input_bytes = sizeof line - 1};
+    by_process_result r = by_bathyc(&opts, "generate", "-i", "-", NULL);
+    if (r.cpu_s > 0.5 || r.rss_kib_max > 150 * 1000) fail_msg("%.2f s, %ld KiB", r.cpu_s, r.rss_kib_max);
+    expect(&r, 0, NULL, "one token");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_command_prints_its_help),
@@ -221,6 +237,7 @@ int main(void) {
         cmocka_unit_test(unknown_names_of_ours_in_the_environment_are_errors),
         cmocka_unit_test(missing_and_unreadable_files_are_named),
         cmocka_unit_test(bad_lines_fail_alone),
+        cmocka_unit_test(the_bundled_model_starts_fast_and_small),
         cmocka_unit_test(a_closed_output_or_a_full_disk_is_an_error_and_no_signal),
     };
     return cmocka_run_group_tests(tests, list_commands, NULL);
