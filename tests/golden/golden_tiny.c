@@ -133,31 +133,32 @@ static void check_texts(const text_case *cases, int n, const char *numerics, int
     by_buf_deinit(&in);
 }
 
-/* Every case, or with BY_TEST_SCALE below 100 only each so many-th. */
-static int stride(int divisor) {
-    int n = by_test_scaled(60 / divisor);
-    return n >= 60 ? 1 : 60 / n;
+/* Each so many-th case: `usual` at BY_TEST_SCALE=100, all of them at usual * 100. */
+static int stride(int usual) {
+    int n = by_test_scaled(1000);
+    int s = usual * 1000 / n;
+    return s < 1 ? 1 : s;
 }
 
 static void prompts_in_exact_numerics(void **state) {
     (void)state;
-    check_texts(greedy, n_greedy, "exact", 0, stride(1));
+    check_texts(greedy, n_greedy, "exact", 0, stride(2));
 }
 
 static void prompts_in_deployed_numerics(void **state) {
     (void)state;
-    check_texts(greedy, n_greedy, "deployed", 0, stride(1));
+    check_texts(greedy, n_greedy, "deployed", 1, stride(3));
 }
 
 static void prompts_in_quantised_numerics(void **state) {
     (void)state;
-    check_texts(greedy, n_greedy, "quantised", 1, stride(3));
+    check_texts(greedy, n_greedy, "quantised", 2, stride(6));
 }
 
 static void conversations_in_exact_and_deployed_numerics(void **state) {
     (void)state;
-    check_texts(chats, n_chats, "exact", 0, stride(1));
-    check_texts(chats, n_chats, "deployed", 0, stride(1));
+    check_texts(chats, n_chats, "exact", 0, stride(2));
+    check_texts(chats, n_chats, "deployed", 1, stride(2));
 }
 
 /* ---- log-probabilities ---- */
@@ -218,7 +219,7 @@ static void check_logprobs_row(const by_json *row) {
 
 static void log_probabilities_in_exact_numerics(void **state) {
     (void)state;
-    every = stride(1);
+    every = stride(2);
     read_rows(by_lines_open(by_golden_path("tiny/logprobs.jsonl")), check_logprobs_row);
     assert_int_equal(at_row, 16);
 }
