@@ -196,6 +196,10 @@ by_status by_api_stream_write_whole(by_api_stream *s, by_buf *out, by_err *err) 
 }
 
 bool by_api_write_arguments(by_buf *b, by_str args) {
+    if (args.len == 0) {
+        BY_API_LITERAL(b, "{}");
+        return false;
+    }
     by_arena arena;
     by_arena_init(&arena, BY_MEM_JSON);
     by_json v;
