@@ -19,5 +19,7 @@ ninja -C build bathyc
 rm -f build.log
 
 prompt=${1:-What is 17 plus 25?}
-by_say "build/bathyc run -p \"$prompt\""
-build/bathyc run -p "$prompt"
+by_say "build/bathyc run --temp 0 -p \"$prompt\""
+build/bathyc run --temp 0 -p "$prompt"
+echo
+echo "Next: build/bathyc chat, build/bathyc help, ./test.sh"

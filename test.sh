@@ -79,6 +79,10 @@ if [ "$mode" = --sanitize ]; then
 else
     [ "$mode" = --quick ] && export BY_TEST_SCALE=${BY_TEST_SCALE:-20}
     build release -DBATHYC_TESTS=ON "$(werror gcc)" && run_tests build -LE "gpu|slow"
+    by_say "demo.sh"
+    ./demo.sh | tail -n 4 | tee build/demo.out
+    grep -qF "17 + 25 = 42" build/demo.out
+    count "demo.sh" $?
 fi
 if [ "$mode" = all ]; then
     build clang -DBATHYC_TESTS=ON "$(werror clang)" && count "clang build" 0
