@@ -212,6 +212,41 @@ static void a_closed_output_or_a_full_disk_is_an_error_and_no_signal(void **stat
     expect(&r, 1, "bathyc generate", "generate into a closed pipe");
 }
 
+static void run_refuses_what_it_cannot_do(void **state) {
+    (void)state;
+    const char *odd = by_temp_write("odd.txt", "\xff\xfe hello", 8), *empty = by_temp_write("empty.txt", "", 0);
+    const struct {
+        const char *flags[6];
+        int exit_code;
+        const char *why;
+    } cases[] = {
+        {{NULL}, 2, "--prompt"},
+        {{"-p", "x", "-f", "y"}, 2, "--prompt"},
+        {{"-p", ""}, 2, "empty"},
+        {{"-f", empty}, 2, "empty"},
+        {{"-f", "/no/such/file"}, 1, "/no/such/file"},
+        {{"-f", odd}, 1, "UTF-8"},
+        {{"-p", "hi", "--max-tokens", "0"}, 2, "--max-tokens"},
+        {{"-p", "hi", "--temp", "-1"}, 2, "--temp"},
+        {{"-p", "hi", "--top-p", "0"}, 2, "--top-p"},
+        {{"-p", "hi", "--top-k", "0"}, 2, "--top-k"},
+        {{"-p", "hi", "--min-p", "2"}, 2, "--min-p"},
+        {{"-p", "hi", "--think", "500"}, 2, "1 to 100"},
+        {{"-p", "hi", "--ctx-size", "4"}, 1, "context"},
+        {{"-p", "hi", "-m", "/no/such/model"}, 1, "/no/such/model"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *const *f = cases[i].flags;
+        by_process_result r = by_bathyc(NULL, "run", f[0], f[1], f[2], f[3], NULL);
+        assert_int_equal(r.out_bytes, 0);
+        expect(&r, cases[i].exit_code, cases[i].why, f[0] ? f[0] : "run");
+    }
+    by_process_result r =
+        by_bathyc(&(by_process_opts){.closed_stdout = true}, "run", "-p", "Hello", "--temp", "0", NULL);
+    assert_int_equal(r.signal, 0);
+    expect(&r, 1, "bathyc", "run into a closed pipe");
+}
+
 /* From the start of the process to the first token: half a second and 150 MB. Processor time is measured, because the
  * machine may be busy with other tests. */
 static void the_bundled_model_starts_fast_and_small(void **state) {
@@ -237,6 +272,7 @@ int main(void) {
         cmocka_unit_test(unknown_names_of_ours_in_the_environment_are_errors),
         cmocka_unit_test(missing_and_unreadable_files_are_named),
         cmocka_unit_test(bad_lines_fail_alone),
+        cmocka_unit_test(run_refuses_what_it_cannot_do),
         cmocka_unit_test(the_bundled_model_starts_fast_and_small),
         cmocka_unit_test(a_closed_output_or_a_full_disk_is_an_error_and_no_signal),
     };
