@@ -202,8 +202,17 @@ def token_chunks(g, s, tok, n_ids):
     return out
 
 
+SPELLINGS = [{"dsml": "#D#"}, {"thinking_end": "[/t]"}, {"dsml": "\n#", "thinking_end": "<｜User｜>"}, {"thinking_end": "aa"}, {"dsml": "<｜ref｜>"}]
+
+
+def respell(s, tokens):
+    return s.replace(T, tokens.get("dsml", T)).replace("</think>", tokens.get("thinking_end", "</think>"))
+
+
 def parsing(g):
     p = {}
+    if g.random() < .1:
+        p["special_tokens"] = g.choice(SPELLINGS)
     if g.random() < .6:
         p["initial_stage"] = g.choice(list(STAGES))
     if g.random() < .3:
@@ -219,7 +228,7 @@ def parsing(g):
 
 def parse_row(g, tok, n_ids):
     p = parsing(g)
-    s = answer(g, ["f", "get_x", ""], p.get("parse_json_output"))
+    s = respell(answer(g, ["f", "get_x", ""], p.get("parse_json_output")), p.get("special_tokens", {}))
     inp = {"parsing": p, "chunks": cut(g, s), "finish": g.choice(["stop", "stop", "length", "content_filter", None])}
     if g.random() < .4:
         inp["tokenizer"] = "v4"
