@@ -1,5 +1,5 @@
 #!/bin/bash
-# demo.sh - builds bathyc and answers a prompt with the bundled tiny model. Installs what is missing (Debian 12, Ubuntu
+# demo.sh - builds bathyc and says one thing to the bundled tiny model. Installs what is missing (Debian 12, Ubuntu
 # 24.04) and asks nothing; safe to run again. Usage: ./demo.sh [PROMPT]
 set -eu
 BY_ROOT=$(cd "$(dirname "$0")" && pwd)
@@ -19,7 +19,7 @@ ninja -C build bathyc
 rm -f build.log
 
 prompt=${1:-What is 17 plus 25?}
-by_say "build/bathyc run --temp 0 -p \"$prompt\""
-build/bathyc run --temp 0 -p "$prompt"
+by_say "echo \"$prompt\" | build/bathyc chat --temp 0"
+printf '%s\n' "$prompt" | build/bathyc chat --temp 0
 echo
 echo "Next: build/bathyc chat, build/bathyc help, ./test.sh"
