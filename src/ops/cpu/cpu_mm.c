@@ -11,8 +11,8 @@ const by_mm_kernels *by_mm_kernels_for(by_isa isa) {
 #if defined(BY_CPU_X86)
     case BY_ISA_AVX2: return &by_mm_avx2;
     case BY_ISA_AVX512: return &by_mm_avx512;
-    case BY_ISA_AVX512BF16:
-    case BY_ISA_AMX: return &by_mm_avx512bf16;
+    case BY_ISA_AVX512BF16: return &by_mm_avx512bf16;
+    case BY_ISA_AMX: return &by_mm_amx;
 #elif defined(BY_CPU_ARM)
     case BY_ISA_NEON: return &by_mm_neon;
 #endif
@@ -20,13 +20,12 @@ const by_mm_kernels *by_mm_kernels_for(by_isa isa) {
     }
 }
 
-by_mm_way by_mm_choose(const by_mm_kernels *kernels, by_mm_type w, by_mm_type x) {
+const by_mm_way *by_mm_choose(const by_mm_kernels *kernels, by_mm_type w, by_mm_type x) {
     assert(w <= BY_MM_F32 && (x == BY_MM_A8 || x == BY_MM_BF16 || x == BY_MM_F32));
-    if (x == BY_MM_A8 && w <= BY_MM_FP8 && kernels->bf16[w])
-        return (by_mm_way){w == BY_MM_FP4 ? BY_MM_PACK_BF16_FP4 : BY_MM_PACK_BF16_FP8, kernels->bf16[w], true};
-    bool split = w == BY_MM_FP4 || w == BY_MM_BF16;
-    by_mm_core *core = kernels->f32[w] ? kernels->f32[w] : kernels->base->f32[w];
-    return (by_mm_way){split ? BY_MM_PACK_F32_SPLIT : BY_MM_PACK_F32, core, false};
+    for (const by_mm_kernels *k = kernels;; k = k->base) {
+        if (x == BY_MM_A8 && w <= BY_MM_FP8 && k->a8[w].core) return &k->a8[w];
+        if (k->plain[w].core) return &k->plain[w];
+    }
 }
 
 /* ---- the exact path ---------------------------------------------------------------------------------------------- */
@@ -70,26 +69,45 @@ float by_mm_wide(const by_mm_weight *w, int64_t n, const by_mm_src *x) {
     return (float)sum;
 }
 
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
+
+static by_mm_src source_row(const by_mm_rows *x, int64_t i) {
+    by_mm_src src = x->src;
+    src.data += i * x->src_stride;
+    if (src.scale) src.scale += i * x->src_stride;
+    return src;
+}
+
+void by_mm_pack_rows(const by_mm_way *way, const by_mm_rows *x, int64_t i0, int64_t i1, int64_t k, int64_t g0, int64_t g1) {
+    assert(i0 % way->block == 0 && (i1 % way->block == 0 || i1 == x->n || way->block == 1));
+    for (int64_t i = i0; i < i1; i += way->block) {
+        by_mm_src src[BY_MM_BLOCK];
+        int32_t n = (int32_t)(i1 - i < way->block ? i1 - i : way->block);
+        for (int32_t j = 0; j < n; j++) src[j] = source_row(x, way->block > 1 && x->list ? x->list[i + j] : i + j);
+        uint32_t unsafe = way->pack(x->packed + i * x->stride, n, src, k, g0, g1);
+        for (; unsafe; unsafe &= unsafe - 1) /* other threads may store the same one */
+            __atomic_store_n(&x->unsafe[i + __builtin_ctz(unsafe)], 1, __ATOMIC_RELAXED);
+    }
+}
+
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-size_t by_mm_scratch_bytes(int64_t k) {
-    size_t folded = (size_t)by_mm_pack_groups(BY_MM_PACK_BF16_FP8, k) * BY_MM_GROUP * 2;
-    return BY_MM_MT * (folded + 64) + BY_MM_MT * BY_MM_ROWS * sizeof(float) + 64;
+static size_t fold_stride(int64_t k) { /* off the powers of two */
+    return (size_t)((k + 63) / 64 * 64) * 2 + 64;
 }
 
-static const uint8_t *packed_row(const by_mm_rows *x, int64_t m) {
-    return x->packed + (x->list ? x->list[m] : m) * x->packed_stride;
+static size_t core_scratch(const by_mm_kernels *k) {
+    size_t most = 0;
+    for (; k; k = k->base)
+        for (int i = 0; i < 2; i++) most = k->a8[i].scratch_bytes > most ? k->a8[i].scratch_bytes : most;
+    return most;
 }
 
-static void compute_wide(const by_mm_weight *w, int64_t n0, uint32_t rows, const by_mm_rows *x, int64_t m, float *y) {
-    by_mm_src src = x->src;
-    int64_t off = (x->list ? x->list[m] : m) * x->src_stride;
-    src.data += off;
-    if (src.scale) src.scale += off;
-    for (; rows; rows &= rows - 1) {
-        int r = __builtin_ctz(rows);
-        y[r] = by_mm_wide(w, n0 + r, &src);
-    }
+/* Results, then what the core needs: folded rows or its own buffers, never both. */
+enum { RESULT_BYTES = BY_MM_MT * BY_MM_ROWS * (int)sizeof(float), FOLD_ROWS = 8 };
+size_t by_mm_scratch_bytes(const by_mm_kernels *kernels, int64_t k) {
+    size_t folded = FOLD_ROWS * fold_stride(k), own = core_scratch(kernels);
+    return RESULT_BYTES + (folded > own ? folded : own);
 }
 
 static bool all_between(const uint8_t *s, int64_t n, uint8_t lo, uint8_t hi) {
@@ -110,44 +128,51 @@ static uint32_t rows_beyond_scale(const by_mm_weight *w, int64_t n0, int64_t n1)
     return bad;
 }
 
-/* Bits of the rows [n0, n1). */
-static uint32_t row_bits(int64_t n0, int64_t n1) { return UINT32_MAX >> (BY_MM_ROWS - (n1 - n0)); }
+static void compute_wide(const by_mm_weight *w, int64_t n0, uint32_t rows, const by_mm_rows *x, int64_t m, float *y) {
+    by_mm_src src = source_row(x, x->list ? x->list[m] : m);
+    for (; rows; rows &= rows - 1) {
+        int r = __builtin_ctz(rows);
+        y[r] = by_mm_wide(w, n0 + r, &src);
+    }
+}
 
-void by_mm_block_f32(const by_mm_kernels *kernels, const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1,
-                     const by_mm_rows *x, int64_t m0, int64_t m1, float *y, void *scratch) {
-    enum { A8_LO = BY_MM_SAFE_LO + 9, A8_HI = BY_MM_SAFE_HI - 8 }; /* E4M3 lies between 2^-9 and 2^9 */
-    assert(n0 < n1 && n0 / BY_MM_ROWS == (n1 - 1) / BY_MM_ROWS && m1 - m0 <= BY_MM_MT);
-    int64_t head = by_mm_pack_head(way->pack, w->k), groups = by_mm_groups(w->k);
-    int64_t fold_stride = by_mm_pack_groups(way->pack, w->k) * BY_MM_GROUP + 32; /* off the powers of two */
+void by_mm_block_f32(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1, const by_mm_rows *x, int64_t m0,
+                     int64_t m1, float *y, void *scratch) {
+    assert(n0 < n1 && n0 / BY_MM_ROWS == (n1 - 1) / BY_MM_ROWS && m1 - m0 <= BY_MM_MT && m0 % way->block == 0);
     int64_t scale_row = w->type == BY_MM_FP8 ? n0 / BY_MM_ROWS : n0;
+    uint8_t *work = (uint8_t *)scratch + RESULT_BYTES;
     by_mm_tile t = {.w = w->w + n0 * w->stride, .scale = w->scale ? w->scale + scale_row * w->scale_stride : NULL,
-                    .stride = w->stride, .scale_stride = w->scale_stride, .k = w->k, .n_rows = (int32_t)(n1 - n0)};
-    t.folded = way->bf16 && w->type == BY_MM_FP8 && all_between(t.scale, groups, BY_MM_SAFE_LO, BY_MM_SAFE_HI);
-    uint32_t bad = way->bf16 ? 0 : rows_beyond_scale(w, n0, n1);
-    for (int64_t m = m0; m < m1; m += kernels->mt) {
-        const uint8_t *rows[BY_MM_MT];
-        t.m = (int32_t)(m1 - m < kernels->mt ? m1 - m : kernels->mt);
+                    .stride = w->stride, .scale_stride = w->scale_stride, .k = w->k, .n_rows = (int32_t)(n1 - n0),
+                    .x_stride = x->stride, .scratch = work};
+    bool fold = way->fold && all_between(t.scale, by_mm_groups(w->k), BY_MM_SAFE_LO, BY_MM_SAFE_HI);
+    uint32_t all = UINT32_MAX >> (BY_MM_ROWS - (n1 - n0)), bad = way->bf16 ? 0 : rows_beyond_scale(w, n0, n1) & all;
+    for (int64_t m = m0; m < m1; m += way->mt) {
+        const uint8_t *rows[FOLD_ROWS];
+        t.m = (int32_t)(m1 - m < way->mt ? m1 - m : way->mt);
         t.y = y + (m - m0) * BY_MM_ROWS;
-        for (int32_t i = 0; i < t.m; i++) {
-            rows[i] = packed_row(x, m + i);
-            t.x[i] = t.folded ? (const void *)((uint16_t *)scratch + i * fold_stride) : rows[i] + head;
+        t.x = x->packed + m * x->stride;
+        for (int32_t i = 0; i < t.m && way->block == 1; i++) rows[i] = x->packed + (x->list ? x->list[m + i] : m + i) * x->stride;
+        t.rows = way->block == 1 ? rows : NULL;
+        if (fold) {
+            way->fold(work, (int64_t)fold_stride(w->k), rows, t.m, w->k, t.scale);
+            for (int32_t i = 0; i < t.m; i++) rows[i] = work + (size_t)i * fold_stride(w->k);
         }
-        if (t.folded) kernels->fold(scratch, fold_stride, rows, t.m, w->k, t.scale);
+        t.folded = fold;
         bad |= way->core(&t);
         for (int32_t i = 0; i < t.m; i++) {
-            bool unsafe = !all_between(rows[i], groups, way->bf16 ? A8_LO : 0, way->bf16 ? A8_HI : BY_MM_SCALE_MAX);
-            if (bad || unsafe) compute_wide(w, n0, (unsafe ? UINT32_MAX : bad) & row_bits(n0, n1), x, m + i, t.y + i * BY_MM_ROWS);
+            bool unsafe = x->unsafe[way->block == 1 && x->list ? x->list[m + i] : m + i];
+            if (bad || unsafe) compute_wide(w, n0, unsafe ? all : bad & all, x, m + i, t.y + i * BY_MM_ROWS);
         }
     }
 }
 
-void by_mm_block(const by_mm_kernels *kernels, const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1,
-                 const by_mm_rows *x, int64_t m0, int64_t m1, const by_mm_out *out, void *scratch) {
-    float *y = (float *)((uint8_t *)scratch + by_mm_scratch_bytes(w->k) - BY_MM_MT * BY_MM_ROWS * sizeof(float) - 64);
+void by_mm_block(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1, const by_mm_rows *x, int64_t m0,
+                 int64_t m1, const by_mm_out *out, void *scratch) {
+    float *y = scratch;
     size_t n = (size_t)(n1 - n0);
     for (int64_t m = m0; m < m1; m += BY_MM_MT) {
         int64_t end = m1 - m < BY_MM_MT ? m1 : m + BY_MM_MT;
-        by_mm_block_f32(kernels, way, w, n0, n1, x, m, end, y, scratch);
+        by_mm_block_f32(way, w, n0, n1, x, m, end, y, scratch);
         for (int64_t i = m; i < end; i++) {
             uint8_t *to = out->y + (out->list ? out->list[i] : i) * out->stride;
             const float *from = y + (i - m) * BY_MM_ROWS;

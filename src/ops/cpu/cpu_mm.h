@@ -7,7 +7,8 @@
  *   bf16 cores   A8 rows as bf16, which fits exactly; products exact, fp32 sums (vdpbf16ps, tdpbf16ps).
  *
  * Rows of x are packed first: turned into the core's number type, in the column order in which the core's expansion of a
- * weight comes out of the registers, padded with zeros. Packing works in groups of 32 columns.
+ * weight comes out of the registers, padded with zeros. Packing works in groups of 32 columns, so that several threads may
+ * pack one row. Cores of the AMX tier read blocks of 16 rows, interleaved.
  *
  * Order of sums. Each output element is the sum of one accumulator with a fixed number of lanes over k ascending, then a
  * fixed tree over the lanes: a function of k, types and instruction set only. Neither M, nor its tiling, nor the split of N,
@@ -30,20 +31,12 @@ typedef enum by_mm_type { BY_MM_FP4, BY_MM_FP8, BY_MM_BF16, BY_MM_F32, BY_MM_A8,
 
 enum {
     BY_MM_ROWS = 32,  /* weight rows of one core call: a tile of FP8 scales */
-    BY_MM_MT = 8,     /* most rows of x of one core call */
+    BY_MM_MT = 128,   /* most rows of x of one core call */
     BY_MM_GROUP = 32, /* columns that share a scale */
+    BY_MM_BLOCK = 16, /* rows of x in a block of the AMX layouts */
     BY_MM_SAFE_LO = 77, BY_MM_SAFE_HI = 177, /* biased fp32 exponents of 2^-50 and 2^50 */
     BY_MM_SCALE_MAX = 240                    /* largest scale byte of f32 cores: 448 * 2^113 is still finite */
 };
-
-/* Layouts of packed x: the order in which a core's expansion of a weight comes out of the registers. */
-typedef enum by_mm_pack {
-    BY_MM_PACK_F32,       /* fp32, natural order */
-    BY_MM_PACK_F32_SPLIT, /* fp32, each 32 columns as 16 even ones, then 16 odd ones */
-    BY_MM_PACK_BF16_FP8,  /* bf16, each 64 columns as those of the even runs of 8, then those of the odd runs */
-    BY_MM_PACK_BF16_FP4,  /* bf16, each 32 columns as 0, 4, 8, ..., then 1, 5, 9, ..., and so on */
-    BY_MM_PACKS
-} by_mm_pack;
 
 /* A weight matrix in place. FP8: scale row n / 32; FP4: scale row n; BF16, F32: no scale. */
 typedef struct by_mm_weight {
@@ -59,72 +52,81 @@ typedef struct by_mm_src {
     const uint8_t *data, *scale;
 } by_mm_src;
 
-/* A packed row starts with one byte per group, from which range checks are made: the scale of an A8 group, 255 when it holds
- * a NaN, 127 when it is all zero or the row is not A8. The values follow, 64-byte aligned. */
-static inline int64_t by_mm_groups(int64_t k) { return (k + BY_MM_GROUP - 1) / BY_MM_GROUP; }
-static inline int64_t by_mm_pack_groups(by_mm_pack p, int64_t k) { /* groups with padding */
-    int64_t g = by_mm_groups(k);
-    return p == BY_MM_PACK_BF16_FP8 ? (g + 1) / 2 * 2 : g;
-}
-static inline int64_t by_mm_pack_head(by_mm_pack p, int64_t k) { /* bytes in front of the values */
-    return (by_mm_pack_groups(p, k) + 63) / 64 * 64;
-}
-static inline int64_t by_mm_pack_bytes(by_mm_pack p, int64_t k) {
-    return by_mm_pack_head(p, k) + by_mm_pack_groups(p, k) * BY_MM_GROUP * (p < BY_MM_PACK_BF16_FP8 ? 4 : 2);
-}
-
 /* Arguments of a core. */
 typedef struct by_mm_tile {
     const uint8_t *w, *scale;     /* first row; FP8: the tiles' scale row; FP4: the first row's scales */
     int64_t stride, scale_stride; /* bytes */
     int64_t k;
-    int32_t n_rows, m;            /* 1..32, 1..mt */
-    bool folded;                  /* bf16 x FP8: x already carries the scales */
-    const void *x[BY_MM_MT];      /* values of packed rows */
+    int32_t n_rows, m;            /* 1..32, 1..way.mt */
+    bool folded;                  /* bf16 dot x FP8: x already carries the scales */
+    const uint8_t *x;             /* values of the first packed row, x_stride bytes apart; rows[] when not NULL */
+    int64_t x_stride;
+    const uint8_t *const *rows;   /* [m] where the rows lie apart */
     float *y;                     /* [m][32] */
+    uint8_t *scratch;             /* by_mm_way.scratch_bytes, 64-byte aligned */
 } by_mm_tile;
 
 /* Fills y; bit r of the result: weight row r needs by_mm_wide (its y is undefined). */
 typedef uint32_t by_mm_core(const by_mm_tile *t);
 
+/* Groups [g0, g1) of n_block rows with k columns (1 where rows are separate) into their block at `to`. Padding is zeroed with
+ * the last group. Bit i of the result: row i has a value outside what the core takes and needs by_mm_wide. */
+typedef uint32_t by_mm_pack(uint8_t *to, int32_t n_block, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1);
+
+/* How one weight type is multiplied with one kind of x. */
+typedef struct by_mm_way {
+    by_mm_core *core;
+    by_mm_pack *pack;
+    int32_t mt;         /* rows of x per core call */
+    int32_t block;      /* 1, or BY_MM_BLOCK: rows lie interleaved in blocks */
+    int32_t elem_bytes; /* of a packed value */
+    int32_t pad;        /* columns are padded to a multiple */
+    bool bf16;          /* scales may be anything; else at most BY_MM_SCALE_MAX */
+    /* bf16 dot x FP8: values of m packed rows times the tiles' scales, all within the safe range, out_stride bytes apart. */
+    void (*fold)(uint8_t *out, int64_t out_stride, const uint8_t *const *rows, int32_t m, int64_t k, const uint8_t *scale);
+    size_t scratch_bytes; /* of the core, beside what by_mm_scratch_bytes counts itself */
+} by_mm_way;
+
 typedef struct by_mm_kernels {
     by_isa isa;
-    int32_t mt; /* rows of x per core call, at most BY_MM_MT */
-    const struct by_mm_kernels *base; /* where f32 cores come from when this table has none */
-    by_mm_core *f32[4];  /* by weight type: FP4, FP8, BF16, F32 */
-    by_mm_core *bf16[2]; /* FP4, FP8, for A8 rows; NULL where the instruction set has none: the f32 core serves */
-    /* Packs groups [g0, g1) of a row with k columns into row (a whole packed row). Padding is zeroed with the last group. */
-    void (*pack)(uint8_t *row, by_mm_pack p, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1);
-    /* bf16 x FP8: values of m packed rows times the tiles' scales (all within the safe range) into out, out_stride values
-     * apart. */
-    void (*fold)(uint16_t *out, int64_t out_stride, const uint8_t *const *rows, int32_t m, int64_t k, const uint8_t *scale);
+    const struct by_mm_kernels *base; /* ways this table lacks */
+    by_mm_way plain[4];               /* by weight type FP4, FP8, BF16, F32: any x, as fp32 */
+    by_mm_way a8[2];                  /* FP4, FP8: A8 rows as bf16; core NULL = none */
 } by_mm_kernels;
 
-extern const by_mm_kernels by_mm_avx2, by_mm_avx512, by_mm_avx512bf16, by_mm_neon;
+extern const by_mm_kernels by_mm_avx2, by_mm_avx512, by_mm_avx512bf16, by_mm_amx, by_mm_neon;
 
 /* Kernels for an instruction set; NULL for BY_ISA_REF and sets that this build lacks. */
 const by_mm_kernels *by_mm_kernels_for(by_isa isa);
 
-/* The core and layout that serve a weight type and a type of x. */
-typedef struct by_mm_way {
-    by_mm_pack pack;
-    by_mm_core *core;
-    bool bf16;
-} by_mm_way;
-by_mm_way by_mm_choose(const by_mm_kernels *kernels, by_mm_type w, by_mm_type x);
+/* The way for a weight type and a type of x. */
+const by_mm_way *by_mm_choose(const by_mm_kernels *kernels, by_mm_type w, by_mm_type x);
 
-/* One output element in double, rounded once. */
-float by_mm_wide(const by_mm_weight *w, int64_t n, const by_mm_src *x);
+static inline int64_t by_mm_groups(int64_t k) { return (k + BY_MM_GROUP - 1) / BY_MM_GROUP; }
+/* Bytes of a packed row. */
+static inline int64_t by_mm_row_bytes(const by_mm_way *way, int64_t k) {
+    return (k + way->pad - 1) / way->pad * way->pad * way->elem_bytes;
+}
 
-/* Rows of x of one product. Row i of the product is row list[i] of the packed rows (i when list is NULL). */
+/* Rows of x of one product, packed for one way.
+ * block 1: row i is the packed row list[i] (i when list is NULL). block 16: rows are packed in the product's order, blocks of
+ * 16 one after another, the last one smaller; list names the rows of src only. */
 typedef struct by_mm_rows {
-    const uint8_t *packed;
-    int64_t packed_stride;
-    by_mm_src src; /* of row 0, for by_mm_wide */
+    uint8_t *packed;
+    int64_t stride;    /* bytes of a packed row; block 16: by_mm_row_bytes exactly */
+    uint8_t *unsafe;   /* 1 = needs by_mm_wide; per packed row */
+    by_mm_src src;     /* row 0 */
     int64_t src_stride;
     const int32_t *list;
     int64_t n;
 } by_mm_rows;
+
+/* Packs groups [g0, g1) of rows [i0, i1) (of the packed rows, for block 1; of the product, for block 16, whole blocks).
+ * Sets unsafe[], which the caller zeroed; several threads may work on different groups of one row. */
+void by_mm_pack_rows(const by_mm_way *way, const by_mm_rows *x, int64_t i0, int64_t i1, int64_t k, int64_t g0, int64_t g1);
+
+/* One output element in double, rounded once. */
+float by_mm_wide(const by_mm_weight *w, int64_t n, const by_mm_src *x);
 
 typedef struct by_mm_out {
     uint8_t *y;
@@ -133,15 +135,15 @@ typedef struct by_mm_out {
     const int32_t *list; /* row of y for each row of the product; NULL = same */
 } by_mm_out;
 
-/* Bytes of per-thread scratch that by_mm_block needs for products with at most k columns. */
-size_t by_mm_scratch_bytes(int64_t k);
+/* Bytes of per-thread scratch that products with at most k columns need. */
+size_t by_mm_scratch_bytes(const by_mm_kernels *kernels, int64_t k);
 
-/* Weight rows [n0, n1), inside one row of scale tiles (n0 / 32 == (n1 - 1) / 32), times rows [m0, m1) of x, at most BY_MM_MT
- * of them: y[m - m0][0 .. n1 - n0) fp32, 32 apart. */
-void by_mm_block_f32(const by_mm_kernels *kernels, const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1,
-                     const by_mm_rows *x, int64_t m0, int64_t m1, float *y, void *scratch);
-/* The same for any number of rows, stored to y. */
-void by_mm_block(const by_mm_kernels *kernels, const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1,
-                 const by_mm_rows *x, int64_t m0, int64_t m1, const by_mm_out *y, void *scratch);
+/* Weight rows [n0, n1), inside one row of scale tiles (n0 / 32 == (n1 - 1) / 32), times rows [m0, m1) of x, at most BY_MM_MT;
+ * m0 a multiple of way->block: y[m - m0][0 .. n1 - n0) fp32, 32 apart. scratch is 64-byte aligned. */
+void by_mm_block_f32(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1, const by_mm_rows *x, int64_t m0,
+                     int64_t m1, float *y, void *scratch);
+/* The same for any number of rows, stored to column n0 of out. */
+void by_mm_block(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1, const by_mm_rows *x, int64_t m0,
+                 int64_t m1, const by_mm_out *out, void *scratch);
 
 #endif

@@ -8,9 +8,4 @@
 #define MM_R(m) ((m) == 1 ? 8 : (m) == 2 ? 4 : 2)
 #include "ops/cpu/mm_f32.h"
 
-const by_mm_kernels by_mm_avx512 = {
-    .isa = BY_ISA_AVX512,
-    .mt = MM_MT,
-    .f32 = {core_fp4_f32, core_fp8_f32, core_bf16_f32, core_f32_f32},
-    .pack = pack_f32,
-};
+const by_mm_kernels by_mm_avx512 = {.isa = BY_ISA_AVX512, .plain = MM_PLAIN_WAYS};

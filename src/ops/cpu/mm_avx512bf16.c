@@ -13,18 +13,10 @@
  * Scales outside the safe range are applied to the sum of each group instead (the `far` variants), still exactly. */
 #include "ops/cpu/cpu_mm.h"
 
-#include <string.h>
-
 #include "ops/cpu/mm_avx512.h"
+#include "ops/cpu/mm_bf16.h"
 
-#define MM_INLINE static inline __attribute__((always_inline))
-#if defined(__clang__)
-#define MM_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define MM_UNROLL _Pragma("GCC unroll 64")
-#endif
-
-enum { R_MAX = 8, SEGMENT = 64 /* groups whose exponents are kept at hand */ };
+enum { MT = 8, R_MAX = 8, SEGMENT = 64 /* groups whose exponents are kept at hand */ };
 
 MM_INLINE __m512 dot(__m512 acc, __m512i w, const uint16_t *x) {
     return _mm512_dpbf16_ps(acc, (__m512bh)w, (__m512bh)_mm512_loadu_si512(x));
@@ -45,30 +37,7 @@ MM_INLINE void store_sums(const by_mm_tile *t, int64_t r0, int R, int M, const _
     }
 }
 
-MM_INLINE bool scales_safe(const uint8_t *s, int64_t n) {
-    const __m512i lo = _mm512_set1_epi8(BY_MM_SAFE_LO), range = _mm512_set1_epi8(BY_MM_SAFE_HI - BY_MM_SAFE_LO);
-    __mmask64 bad = 0;
-    for (int64_t i = 0; i < n; i += 64) {
-        __mmask64 valid = n - i >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (n - i)) - 1;
-        __m512i v = _mm512_sub_epi8(_mm512_maskz_loadu_epi8(valid, s + i), lo);
-        bad |= _mm512_mask_cmpgt_epu8_mask(valid, v, range);
-    }
-    return bad == 0;
-}
-
 /* ---- FP4 --------------------------------------------------------------------------------------------------------- */
-
-#define FP4_CODES                                                                                                      \
-    0, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0, (short)0xbf00, (short)0xbf80, (short)0xbfc0,         \
-        (short)0xc000, (short)0xc040, (short)0xc080, (short)0xc0c0
-static const short fp4_table[32] = {FP4_CODES, FP4_CODES};
-
-MM_INLINE __m512i fp4_index(const uint8_t *p) {
-    const __m512i shift = _mm512_inserti64x4(
-        _mm512_castsi256_si512(_mm256_inserti128_si256(_mm256_setzero_si256(), _mm_set1_epi16(4), 1)),
-        _mm256_inserti128_si256(_mm256_set1_epi16(8), _mm_set1_epi16(12), 1), 1);
-    return _mm512_srlv_epi16(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)p)), shift);
-}
 
 /* Exponent differences of n <= SEGMENT scale bytes as pairs of words, ready to be broadcast. */
 MM_INLINE void fp4_exponents(uint32_t out[SEGMENT], const uint8_t *s, int64_t n) {
@@ -81,7 +50,7 @@ MM_INLINE void fp4_exponents(uint32_t out[SEGMENT], const uint8_t *s, int64_t n)
 }
 
 MM_INLINE void fp4_rows(const by_mm_tile *t, int64_t r0, int R, int M) {
-    __m512 acc[R_MAX * BY_MM_MT];
+    __m512 acc[R_MAX * MT];
     MM_UNROLL for (int i = 0; i < R * M; i++) acc[i] = v_zero();
     const __m512i table = _mm512_loadu_si512(fp4_table);
     const __mmask32 nonzero = 0xfefefefe;
@@ -98,7 +67,7 @@ MM_INLINE void fp4_rows(const by_mm_tile *t, int64_t r0, int R, int M) {
                 __m512i scaled = _mm512_mask_add_epi16(table, nonzero, table, _mm512_set1_epi32((int)e[r][g]));
                 __m512i w = _mm512_permutexvar_epi16(fp4_index(p), scaled);
                 MM_UNROLL for (int m = 0; m < M; m++)
-                    acc[m * R + r] = dot(acc[m * R + r], w, (const uint16_t *)t->x[m] + (base + g) * BY_MM_GROUP);
+                    acc[m * R + r] = dot(acc[m * R + r], w, (const uint16_t *)(const void *)t->rows[m] + (base + g) * BY_MM_GROUP);
             }
         }
     }
@@ -113,7 +82,7 @@ static void fp4_row_far(const by_mm_tile *t, int64_t r) {
         __m512 acc = v_zero();
         for (int64_t g = 0; g < t->k / BY_MM_GROUP; g++) {
             __m512i v = _mm512_permutexvar_epi16(fp4_index(w + g * 16), table);
-            __m512 sum = dot(v_zero(), v, (const uint16_t *)t->x[m] + g * BY_MM_GROUP);
+            __m512 sum = dot(v_zero(), v, (const uint16_t *)(const void *)t->rows[m] + g * BY_MM_GROUP);
             acc = v_fma(sum, _mm512_set1_ps(scale_of(s[g])), acc);
         }
         float sum[4];
@@ -155,37 +124,8 @@ static uint32_t core_fp4(const by_mm_tile *t) {
 
 /* ---- FP8 --------------------------------------------------------------------------------------------------------- */
 
-/* High and low byte of the bf16 value of the codes 0..127. */
-#define FP8_HI8(b) b, b, b, b, b, b, b, b
-#define FP8_LO8 0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0
-static const uint8_t fp8_hi[128] = {
-    0x00, 0x3b, 0x3b, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c, FP8_HI8(0x3c), FP8_HI8(0x3d), FP8_HI8(0x3d), FP8_HI8(0x3e),
-    FP8_HI8(0x3e), FP8_HI8(0x3f), FP8_HI8(0x3f), FP8_HI8(0x40), FP8_HI8(0x40), FP8_HI8(0x41), FP8_HI8(0x41), FP8_HI8(0x42),
-    FP8_HI8(0x42), 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x7f};
-static const uint8_t fp8_lo[128] = {
-    0x00, 0x00, 0x80, 0xc0, 0x00, 0x20, 0x40, 0x60, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0, FP8_LO8, FP8_LO8, FP8_LO8,
-    FP8_LO8, FP8_LO8, FP8_LO8, 0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xc0};
-
-typedef struct {
-    __m512i hi0, hi1, lo0, lo1;
-} fp8_tables;
-
-MM_INLINE fp8_tables fp8_load_tables(void) {
-    return (fp8_tables){_mm512_loadu_si512(fp8_hi), _mm512_loadu_si512(fp8_hi + 64), _mm512_loadu_si512(fp8_lo),
-                        _mm512_loadu_si512(fp8_lo + 64)};
-}
-
-/* 64 codes -> 2 x 32 bf16: the even runs of eight columns, the odd runs. */
-MM_INLINE void fp8_expand(__m512i w[2], const fp8_tables *tab, __m512i b) {
-    __m512i lo = _mm512_permutex2var_epi8(tab->lo0, b, tab->lo1);
-    __m512i hi = _mm512_permutex2var_epi8(tab->hi0, b, tab->hi1);
-    hi = _mm512_ternarylogic_epi32(hi, b, _mm512_set1_epi8((char)0x80), 0xf8); /* hi | (b & 0x80) */
-    w[0] = _mm512_unpacklo_epi8(lo, hi);
-    w[1] = _mm512_unpackhi_epi8(lo, hi);
-}
-
 MM_INLINE void fp8_rows(const by_mm_tile *t, int64_t r0, int R, int M) {
-    __m512 acc[R_MAX * BY_MM_MT];
+    __m512 acc[R_MAX * MT];
     MM_UNROLL for (int i = 0; i < R * M; i++) acc[i] = v_zero();
     const fp8_tables tab = fp8_load_tables();
     const uint8_t *w0 = t->w + r0 * t->stride;
@@ -197,7 +137,7 @@ MM_INLINE void fp8_rows(const by_mm_tile *t, int64_t r0, int R, int M) {
             __m512i w[2];
             fp8_expand(w, &tab, _mm512_maskz_loadu_epi8(valid, p));
             MM_UNROLL for (int m = 0; m < M; m++) {
-                const uint16_t *x = (const uint16_t *)t->x[m] + c;
+                const uint16_t *x = (const uint16_t *)(const void *)t->rows[m] + c;
                 acc[m * R + r] = dot(acc[m * R + r], w[0], x);
                 acc[m * R + r] = dot(acc[m * R + r], w[1], x + 32);
             }
@@ -216,7 +156,7 @@ static void fp8_row_far(const by_mm_tile *t, int64_t r) {
             bool half = t->k - c < 64;
             __m512i w[2];
             fp8_expand(w, &tab, _mm512_maskz_loadu_epi8(half ? 0xffffffff : ~(__mmask64)0, p + c));
-            const uint16_t *x = (const uint16_t *)t->x[m] + c;
+            const uint16_t *x = (const uint16_t *)(const void *)t->rows[m] + c;
             __m512 sum = dot(dot(v_zero(), w[0], x), w[1], x + 32);
             __m512 scale = _mm512_set1_ps(scale_of(t->scale[c / 32]));
             if (!half) scale = _mm512_mask_mov_ps(scale, 0xff00, _mm512_set1_ps(scale_of(t->scale[c / 32 + 1])));
@@ -254,18 +194,16 @@ static uint32_t core_fp8(const by_mm_tile *t) {
 
 /* Adds the exponents of the scales to the nonzero values. In a block of two vectors, the low halves belong to the first
  * group, the high halves to the second. */
-static void fold(uint16_t *out, int64_t out_stride, const uint8_t *const *rows, int32_t m, int64_t k, const uint8_t *scale) {
-    const int64_t groups = k / BY_MM_GROUP, head = by_mm_pack_head(BY_MM_PACK_BF16_FP8, k);
+static void fold(uint8_t *out, int64_t out_stride, const uint8_t *const *rows, int32_t m, int64_t k, const uint8_t *scale) {
+    const int64_t groups = k / BY_MM_GROUP;
     for (int64_t g = 0; g < groups; g += 2) {
         short e0 = (short)((scale[g] - 127) * 128), e1 = (short)(g + 1 < groups ? (scale[g + 1] - 127) * 128 : 0);
         __m512i e = _mm512_inserti64x4(_mm512_set1_epi16(e0), _mm256_set1_epi16(e1), 1);
         for (int32_t i = 0; i < m; i++) {
-            const uint16_t *from = (const uint16_t *)(const void *)(rows[i] + head) + g * BY_MM_GROUP;
-            uint16_t *to = out + i * out_stride + g * BY_MM_GROUP;
             for (int h = 0; h < 2; h++) {
-                __m512i v = _mm512_loadu_si512(from + 32 * h);
+                __m512i v = _mm512_loadu_si512(rows[i] + g * 64 + 64 * h);
                 __mmask32 nonzero = _mm512_test_epi16_mask(v, _mm512_set1_epi16(0x7fff));
-                _mm512_storeu_si512(to + 32 * h, _mm512_mask_add_epi16(v, nonzero, v, e));
+                _mm512_storeu_si512(out + i * out_stride + g * 64 + 64 * h, _mm512_mask_add_epi16(v, nonzero, v, e));
             }
         }
     }
@@ -273,56 +211,40 @@ static void fold(uint16_t *out, int64_t out_stride, const uint8_t *const *rows, 
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
-/* 32 E4M3 codes as bf16 in natural order, unscaled. */
-MM_INLINE __m512i e4m3_to_bf16(const fp8_tables *tab, __m256i b) {
-
-    __m512i w[2];
-    fp8_expand(w, tab, _mm512_castsi256_si512(b));
-    return _mm512_permutex2var_epi64(w[0], _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), w[1]);
-
+static uint32_t pack_fp4(uint8_t *to, int32_t n_block, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1) {
+    (void)n_block, (void)k;
+    const fp8_tables tab = fp8_load_tables();
+    bool safe = true;
+    for (int64_t g = g0; g < g1; g++) {
+        __m512i v;
+        safe &= a8_group(&v, &tab, src, g);
+        _mm512_storeu_si512(to + g * 64, fp4_order(v));
+    }
+    return !safe;
 }
 
-static void pack(uint8_t *row, by_mm_pack p, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1) {
-    if (p < BY_MM_PACK_BF16_FP8) {
-        by_mm_avx512.pack(row, p, src, k, g0, g1);
-        return;
-    }
+static uint32_t pack_fp8(uint8_t *to, int32_t n_block, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1) {
+    (void)n_block;
     const fp8_tables tab = fp8_load_tables();
-    const __m512i by_four = _mm512_set_epi16(31, 27, 23, 19, 15, 11, 7, 3, 30, 26, 22, 18, 14, 10, 6, 2, 29, 25, 21, 17, 13,
-                                             9, 5, 1, 28, 24, 20, 16, 12, 8, 4, 0);
-    const int64_t padded = by_mm_pack_groups(p, k), groups = k / BY_MM_GROUP;
-    uint16_t *values = (uint16_t *)(void *)(row + by_mm_pack_head(p, k));
-    if (g1 == groups && padded > groups) {
-        row[groups] = 127;
-        g1 = padded;
-    }
+    bool safe = true;
     for (int64_t g = g0; g < g1; g++) {
-        __m512i v = _mm512_setzero_si512();
-        if (g < groups) {
-            __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(src->data + g * BY_MM_GROUP));
-            v = e4m3_to_bf16(&tab, b);
-            __mmask32 nonzero = _mm512_test_epi16_mask(v, _mm512_set1_epi16(0x7fff));
-            const __m256i seven = _mm256_set1_epi8(0x7f);
-            bool nan = _mm256_cmpeq_epi8_mask(_mm256_and_si256(b, seven), seven) != 0;
-            row[g] = nan ? 255 : nonzero ? src->scale[g] : 127;
-            v = _mm512_mask_add_epi16(v, nonzero, v, _mm512_set1_epi16((short)((src->scale[g] - 127) * 128)));
-        }
-        if (p == BY_MM_PACK_BF16_FP4) {
-            _mm512_storeu_si512(values + g * BY_MM_GROUP, _mm512_permutexvar_epi16(by_four, v));
-        } else {
-            v = _mm512_shuffle_i32x4(v, v, 0xd8);
-            uint16_t *to = values + g / 2 * 64 + g % 2 * 16;
-            _mm256_storeu_si256((__m256i *)(void *)to, _mm512_castsi512_si256(v));
-            _mm256_storeu_si256((__m256i *)(void *)(to + 32), _mm512_extracti64x4_epi64(v, 1));
-        }
+        __m512i v;
+        safe &= a8_group(&v, &tab, src, g);
+        v = fp8_order(v);
+        uint8_t *at = to + g / 2 * 128 + g % 2 * 32;
+        _mm256_storeu_si256((__m256i *)(void *)at, _mm512_castsi512_si256(v));
+        _mm256_storeu_si256((__m256i *)(void *)(at + 64), _mm512_extracti64x4_epi64(v, 1));
     }
+    if (g1 == k / BY_MM_GROUP && g1 % 2) { /* the missing half of the last block */
+        _mm256_storeu_si256((__m256i *)(void *)(to + g1 / 2 * 128 + 32), _mm256_setzero_si256());
+        _mm256_storeu_si256((__m256i *)(void *)(to + g1 / 2 * 128 + 96), _mm256_setzero_si256());
+    }
+    return !safe;
 }
 
 const by_mm_kernels by_mm_avx512bf16 = {
     .isa = BY_ISA_AVX512BF16,
-    .mt = 8,
     .base = &by_mm_avx512,
-    .bf16 = {core_fp4, core_fp8},
-    .pack = pack,
-    .fold = fold,
+    .a8 = {{.core = core_fp4, .pack = pack_fp4, .mt = MT, .block = 1, .elem_bytes = 2, .pad = 32, .bf16 = true},
+           {.core = core_fp8, .pack = pack_fp8, .mt = MT, .block = 1, .elem_bytes = 2, .pad = 64, .bf16 = true, .fold = fold}},
 };

@@ -39,7 +39,7 @@ MM_INLINE int64_t group_bytes(int type) {
 
 /* R weight rows from r0 on times M rows of x; R and M are constants after inlining. */
 MM_INLINE uint32_t mm_rows(const by_mm_tile *t, int64_t r0, int R, int M, int type) {
-    vec acc[MM_R_MAX * BY_MM_MT];
+    vec acc[MM_R_MAX * MM_MT];
     bad_t bad[MM_R_MAX];
     MM_UNROLL for (int i = 0; i < R * M; i++) acc[i] = v_zero();
     MM_UNROLL for (int r = 0; r < R; r++) bad[r] = bad_none();
@@ -54,7 +54,7 @@ MM_INLINE uint32_t mm_rows(const by_mm_tile *t, int64_t r0, int R, int M, int ty
             __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)(R * t->stride)));
             expand(w, type, p, type == BY_MM_FP4 ? s0 + r * t->scale_stride + g : s0 + g, &bad[r]);
             MM_UNROLL for (int m = 0; m < M; m++) {
-                const float *x = (const float *)t->x[m] + g * BY_MM_GROUP;
+                const float *x = (const float *)(const void *)t->rows[m] + g * BY_MM_GROUP;
                 MM_UNROLL for (int v = 0; v < MM_VECS; v++)
                     acc[m * R + r] = v_fma(w[v], v_load(x + v * VL), acc[m * R + r]);
             }
@@ -67,7 +67,7 @@ MM_INLINE uint32_t mm_rows(const by_mm_tile *t, int64_t r0, int R, int M, int ty
             memcpy(last, w0 + r * t->stride + groups * step, (size_t)(tail * (step / BY_MM_GROUP)));
             expand(w, type, last, s0, &bad[r]);
             MM_UNROLL for (int m = 0; m < M; m++) {
-                const float *x = (const float *)t->x[m] + groups * BY_MM_GROUP;
+                const float *x = (const float *)(const void *)t->rows[m] + groups * BY_MM_GROUP;
                 MM_UNROLL for (int v = 0; v < MM_VECS; v++)
                     acc[m * R + r] = v_fma(w[v], v_load(x + v * VL), acc[m * R + r]);
             }
@@ -118,12 +118,12 @@ static uint32_t core_f32_f32(const by_mm_tile *t) { return mm_core(t, BY_MM_F32)
 
 /* ---- packing fp32 layouts ---------------------------------------------------------------------------------------- */
 
-/* Columns [c, c + n) of a row as fp32, n <= 32, the rest of the group zero. Returns the group's byte for the row's head. */
-static uint8_t group_values(float x[BY_MM_GROUP], const by_mm_src *src, int64_t c, int64_t n) {
+/* Columns [c, c + n) of a row as fp32, n <= 32, the rest of the group zero. False: not finite or too large. */
+static bool group_values(float x[BY_MM_GROUP], const by_mm_src *src, int64_t c, int64_t n) {
     if (n < BY_MM_GROUP) memset(x, 0, BY_MM_GROUP * sizeof(float));
     if (src->type == BY_MM_F32) {
         memcpy(x, src->data + c * 4, (size_t)n * 4);
-        return 127;
+        return true;
     }
     if (src->type == BY_MM_BF16) {
         for (int64_t i = 0; i < n; i++) {
@@ -131,7 +131,7 @@ static uint8_t group_values(float x[BY_MM_GROUP], const by_mm_src *src, int64_t 
             memcpy(&b, src->data + (c + i) * 2, 2);
             x[i] = by_bf16_to_f32(b);
         }
-        return 127;
+        return true;
     }
     vec w[MM_VECS];
     bad_t bad = bad_none();
@@ -139,24 +139,41 @@ static uint8_t group_values(float x[BY_MM_GROUP], const by_mm_src *src, int64_t 
     for (int i = 0; i < BY_MM_GROUP; i++) any |= (uint8_t)(src->data[c + i] & 0x7f);
     expand_fp8(w, src->data + c, any ? scale : 127, &bad);
     for (int v = 0; v < MM_VECS; v++) v_store(x + v * VL, w[v]);
-    return bad_any(bad) ? 255 : any ? scale : 127;
+    return !bad_any(bad) && (!any || scale <= BY_MM_SCALE_MAX);
 }
 
-static void pack_f32(uint8_t *row, by_mm_pack p, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1) {
-    float *values = (float *)(void *)(row + by_mm_pack_head(p, k));
+MM_INLINE bool pack_groups(uint8_t *to, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1, bool split) {
+    bool safe = true;
     for (int64_t g = g0; g < g1; g++) {
-        float x[BY_MM_GROUP], *to = values + g * BY_MM_GROUP;
+        float x[BY_MM_GROUP], *at = (float *)(void *)to + g * BY_MM_GROUP;
         int64_t c = g * BY_MM_GROUP;
-        row[g] = group_values(x, src, c, k - c < BY_MM_GROUP ? k - c : BY_MM_GROUP);
-        if (p == BY_MM_PACK_F32) {
-            memcpy(to, x, sizeof x);
-        } else {
-            for (int i = 0; i < BY_MM_GROUP / 2; i++) {
-                to[i] = x[2 * i];
-                to[BY_MM_GROUP / 2 + i] = x[2 * i + 1];
-            }
+        safe &= group_values(x, src, c, k - c < BY_MM_GROUP ? k - c : BY_MM_GROUP);
+        if (!split) {
+            memcpy(at, x, sizeof x);
+            continue;
+        }
+        for (int i = 0; i < BY_MM_GROUP / 2; i++) {
+            at[i] = x[2 * i];
+            at[BY_MM_GROUP / 2 + i] = x[2 * i + 1];
         }
     }
+    return safe;
 }
+
+/* Natural order. */
+static uint32_t pack_straight(uint8_t *to, int32_t n_block, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1) {
+    (void)n_block;
+    return !pack_groups(to, src, k, g0, g1, false);
+}
+/* Each 32 columns as 16 even ones, then 16 odd ones. */
+static uint32_t pack_split(uint8_t *to, int32_t n_block, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1) {
+    (void)n_block;
+    return !pack_groups(to, src, k, g0, g1, true);
+}
+
+#define MM_PLAIN_WAY(c, p) {.core = c, .pack = p, .mt = MM_MT, .block = 1, .elem_bytes = 4, .pad = BY_MM_GROUP}
+#define MM_PLAIN_WAYS                                                                                                  \
+    {MM_PLAIN_WAY(core_fp4_f32, pack_split), MM_PLAIN_WAY(core_fp8_f32, pack_straight),                                \
+     MM_PLAIN_WAY(core_bf16_f32, pack_split), MM_PLAIN_WAY(core_f32_f32, pack_straight)}
 
 #endif

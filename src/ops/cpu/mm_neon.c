@@ -66,9 +66,4 @@ static inline void expand_bf16(vec w[8], const uint8_t *p) {
 #define MM_R(m) ((m) == 1 ? 4 : 2)
 #include "ops/cpu/mm_f32.h"
 
-const by_mm_kernels by_mm_neon = {
-    .isa = BY_ISA_NEON,
-    .mt = MM_MT,
-    .f32 = {core_fp4_f32, core_fp8_f32, core_bf16_f32, core_f32_f32},
-    .pack = pack_f32,
-};
+const by_mm_kernels by_mm_neon = {.isa = BY_ISA_NEON, .plain = MM_PLAIN_WAYS};

@@ -1,0 +1,364 @@
+/* mm_amx.c - bf16 cores on the matrix unit: A8 rows times FP4 and FP8 weights with tdpbf16ps. Compiled with AVX-512 F, BW, VL,
+ * DQ, VBMI and AMX tile, bf16.
+ *
+ * The weights are the left operand. A left tile is 16 weight rows by 32 columns of bf16, which is just what the expansions of
+ * mm_bf16.h leave in a register for one row; they go to a small buffer that stays in the first-level cache, products with
+ * their scales included (exact). The right tile is 32 columns of up to 16 rows of x, pairs of columns interleaved over the
+ * rows, which is how x is packed. Result tiles are 16 weights by 16 rows of x.
+ *
+ *   x block (n rows, n <= 16):  [k / 32][16 pairs][n] x 2 bf16
+ *   buffer:                     [STEPS][2 halves of 16 weight rows][16][32] bf16, twice: one is filled while the other is used
+ *
+ * A core call takes 32 weight rows and up to 128 rows of x, in pairs of blocks: 4 result tiles, 4 operand tiles. With more
+ * than one pair the results rest in memory between runs of STEPS tile columns. The order of sums is the instruction's own over
+ * 32 columns, then columns ascending: the same for every number of rows.
+ *
+ * Scales outside the safe range count as safe where all weights of the group are zero (a checkpoint may give such a group any
+ * scale); other rows of weights with such scales, and rows with NaN, are left to by_mm_wide. */
+#include "ops/cpu/cpu_mm.h"
+
+#include <string.h>
+
+#include "ops/cpu/mm_bf16.h"
+
+enum {
+    STEPS = 8,                     /* tile columns expanded at once (256 weight columns): both buffers stay in L1 */
+    TILE_BYTES = 1024,
+    BUFFER_BYTES = STEPS * 2 * TILE_BYTES,
+    PAIRS = BY_MM_MT / (2 * BY_MM_BLOCK),
+    RESULT_TILES = 4 * PAIRS
+};
+
+typedef struct {
+    uint8_t buffer[2][BUFFER_BYTES];
+    float result[RESULT_TILES][16][16]; /* [pair, weight half, block of the pair][weight][row of x] */
+    uint16_t exponent[STEPS / 2][32];   /* FP8: what to add to the values of a block */
+    uint32_t add[BY_MM_ROWS][STEPS];    /* FP4: what to add to the table, as pairs of words */
+} work;
+
+/* Where the expansion of a run of tile columns stands. */
+typedef struct {
+    const by_mm_tile *t;
+    work *w;
+    int type;
+    int64_t columns;  /* tile columns with padding */
+    fp8_tables tab;   /* FP8 */
+    __m512i nan_seen; /* FP8: largest high byte so far */
+    int64_t c;        /* first tile column of the run */
+    int32_t r;        /* next row */
+    const uint8_t *p;         /* that row's weights at column c */
+    uint8_t *to;              /* its place in the buffer */
+    int64_t ahead;            /* bytes from the start of the run to column 0 of the row 32 below */
+} state;
+
+/* ---- expansion --------------------------------------------------------------------------------------------------- */
+
+/* n <= STEPS tile columns of a row of FP4 weights. */
+MM_INLINE void unpack_fp4(const state *s, int n) {
+    /* Local copies: as far as the compiler knows, the stores below may change *s. */
+    const uint8_t *p = s->p;
+    uint8_t *to = s->to;
+    const uint32_t *add = s->w->add[s->r];
+    const __m512i table = _mm512_loadu_si512(fp4_table);
+    MM_UNROLL for (int i = 0; i < n; i++) {
+        __m512i scaled = _mm512_mask_add_epi16(table, 0xfefefefe, table, _mm512_set1_epi32((int)add[i]));
+        _mm512_store_si512(to + i * 2 * TILE_BYTES, _mm512_permutexvar_epi16(fp4_index(p + i * 16), scaled));
+    }
+}
+
+/* The same of FP8 weights: blocks of 64 columns, each two tile columns; n is even. The tables hold values times 2^-50 and
+ * the exponents to add are counted from there, so that a minimum with the value itself keeps zeros zero. */
+MM_INLINE void unpack_fp8(state *s, int n) {
+    const __m512i sign = _mm512_set1_epi8((char)0x80);
+    const fp8_tables tab = s->tab;
+    const uint8_t *p = s->p;
+    uint8_t *to = s->to;
+    const work *w = s->w;
+    __m512i nan_seen = s->nan_seen;
+    MM_UNROLL for (int i = 0; i < n; i += 2) {
+        bool whole = n == STEPS || (s->c + i) * 32 + 64 <= s->t->k;
+        if (n == STEPS && i == STEPS - 2) whole = s->c * 32 + STEPS * 32 <= s->t->k; /* the last half may be padding */
+        __m512i b = whole ? _mm512_loadu_si512(p + i * 32) : _mm512_maskz_loadu_epi8(0xffffffff, p + i * 32);
+        __m512i lo = _mm512_permutex2var_epi8(tab.lo0, b, tab.lo1), hi = _mm512_permutex2var_epi8(tab.hi0, b, tab.hi1);
+        nan_seen = _mm512_max_epu8(nan_seen, hi);
+        hi = _mm512_ternarylogic_epi32(hi, b, sign, 0xf8); /* hi | (b & 0x80) */
+        __m512i add = _mm512_load_si512(w->exponent[i / 2]);
+        __m512i w0 = _mm512_unpacklo_epi8(lo, hi), w1 = _mm512_unpackhi_epi8(lo, hi);
+        w0 = _mm512_add_epi16(w0, _mm512_min_epu16(_mm512_add_epi16(w0, w0), add)); /* doubling drops the sign */
+        w1 = _mm512_add_epi16(w1, _mm512_min_epu16(_mm512_add_epi16(w1, w1), add));
+        _mm512_store_si512(to + i * 2 * TILE_BYTES, w0);
+        _mm512_store_si512(to + (i + 1) * 2 * TILE_BYTES, w1);
+    }
+    s->nan_seen = nan_seen;
+}
+
+/* The last, shorter run of a row. */
+static void unpack_rest(state *s) {
+    switch (s->columns - s->c) {
+    case 1: unpack_fp4(s, 1); break;
+    case 2: s->type == BY_MM_FP4 ? unpack_fp4(s, 2) : unpack_fp8(s, 2); break;
+    case 3: unpack_fp4(s, 3); break;
+    case 4: s->type == BY_MM_FP4 ? unpack_fp4(s, 4) : unpack_fp8(s, 4); break;
+    case 5: unpack_fp4(s, 5); break;
+    case 6: s->type == BY_MM_FP4 ? unpack_fp4(s, 6) : unpack_fp8(s, 6); break;
+    case 7: unpack_fp4(s, 7); break;
+    }
+}
+
+/* Exponents to add in the run of tile columns that starts at s->c. They are ready long before they are read: a broadcast of
+ * what was just stored would wait for the store. */
+static void prepare_fp4(const state *s) {
+    const by_mm_tile *t = s->t;
+    int64_t n = s->columns - s->c < STEPS ? s->columns - s->c : STEPS;
+    for (int64_t r = 0; r < t->n_rows; r++) {
+        __m128i scale = _mm_maskz_loadu_epi8((__mmask16)((1u << n) - 1), t->scale + r * t->scale_stride + s->c);
+        __m256i e = _mm256_slli_epi32(_mm256_sub_epi32(_mm256_cvtepu8_epi32(scale), _mm256_set1_epi32(127)), 7 + 16);
+        _mm256_store_si256((__m256i *)(void *)s->w->add[r], _mm256_or_si256(e, _mm256_srli_epi32(e, 16)));
+    }
+}
+static void prepare_fp8(const state *s) { /* low half of a block, high half */
+    const by_mm_tile *t = s->t;
+    for (int64_t i = 0; i < STEPS && s->c + i < s->columns; i++) {
+        int b = s->c + i < t->k / 32 ? t->scale[s->c + i] : 127;
+        b = b < BY_MM_SAFE_LO ? BY_MM_SAFE_LO : b > BY_MM_SAFE_HI ? BY_MM_SAFE_HI : b;
+        _mm256_store_si256((__m256i *)(void *)&s->w->exponent[i / 2][i % 2 * 16], _mm256_set1_epi16((short)((b - BY_MM_SAFE_LO) * 128)));
+    }
+}
+
+/* Starts the run of tile columns at c. */
+MM_INLINE void start_run(state *s, uint8_t *buffer, int64_t c) {
+    s->c = c;
+    s->r = 0;
+    s->to = buffer;
+    s->p = s->t->w + c * (s->type == BY_MM_FP4 ? 16 : 32);
+    s->ahead = BY_MM_ROWS * s->t->stride - c * (s->type == BY_MM_FP4 ? 16 : 32);
+    if (s->type == BY_MM_FP4) prepare_fp4(s);
+    else prepare_fp8(s);
+}
+
+/* The next row of the run. Fetches the same row's next columns, or at the end the first ones of the row 32 below, which this
+ * thread usually takes next. */
+MM_INLINE void expand_row(state *s) {
+    const by_mm_tile *t = s->t;
+    enum { FP4_RUN = STEPS * 16, FP8_RUN = STEPS * 32 };
+    const int run = s->type == BY_MM_FP4 ? FP4_RUN : FP8_RUN;
+    const uintptr_t next = (uintptr_t)s->p + (uintptr_t)(s->columns - s->c > STEPS ? run : s->ahead);
+    MM_UNROLL for (int i = 0; i < run; i += 64) _mm_prefetch((const char *)(next + (uintptr_t)i), _MM_HINT_T0);
+    if (s->columns - s->c < STEPS) unpack_rest(s);
+    else if (s->type == BY_MM_FP4) unpack_fp4(s, STEPS);
+    else unpack_fp8(s, STEPS);
+    s->r++;
+    s->p += t->stride;
+    s->to += 64;
+}
+
+/* ---- tiles ------------------------------------------------------------------------------------------------------- */
+
+/* Tiles 0..3: results (weight half, block); 4, 5: weight halves; 6, 7: blocks of x. */
+typedef struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} tile_config;
+_Static_assert(sizeof(tile_config) == 64, "layout of the tile configuration");
+
+static void configure(int n0, int n1) { /* rows of x in the two blocks; n1 may be 0 */
+    tile_config c = {.palette = 1};
+    int second = n1 ? n1 : n0;
+    for (int i = 0; i < 8; i++) {
+        c.rows[i] = 16;
+        c.row_bytes[i] = (uint16_t)(i == 4 || i == 5 ? 64 : 4 * (i == 6 || i == 0 || i == 2 ? n0 : second));
+    }
+    _tile_loadconfig(&c);
+}
+
+/* One pair of blocks over n tile columns in the buffer; rows of the next run are expanded between the steps, per_step each,
+ * until `rows` are done. two: the pair has a second block; tall: more than 16 weight rows. */
+MM_INLINE void multiply_pair(state *s, const uint8_t *buffer, const uint8_t *b0, const uint8_t *b1, int64_t n0, int64_t n1,
+                             int64_t n, bool two, bool tall, int rows, int per_step) {
+    for (int64_t i = 0; i < n; i++) {
+        _tile_loadd(4, buffer + i * 2 * TILE_BYTES, 64);
+        _tile_loadd(6, b0 + i * 64 * n0, (size_t)(4 * n0));
+        _tile_dpbf16ps(0, 4, 6);
+        if (two) {
+            _tile_loadd(7, b1 + i * 64 * n1, (size_t)(4 * n1));
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (tall) {
+            _tile_loadd(5, buffer + i * 2 * TILE_BYTES + TILE_BYTES, 64);
+            _tile_dpbf16ps(2, 5, 6);
+            if (two) _tile_dpbf16ps(3, 5, 7);
+        }
+        for (int u = 0; u < per_step && s->r < rows; u++) expand_row(s);
+    }
+}
+
+MM_INLINE void load_results(float (*r)[16][16], bool first) {
+    if (first) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        return;
+    }
+    _tile_loadd(0, r[0], 64);
+    _tile_loadd(1, r[1], 64);
+    _tile_loadd(2, r[2], 64);
+    _tile_loadd(3, r[3], 64);
+}
+
+MM_INLINE void store_results(float (*r)[16][16]) {
+    _tile_stored(0, r[0], 64);
+    _tile_stored(1, r[1], 64);
+    _tile_stored(2, r[2], 64);
+    _tile_stored(3, r[3], 64);
+}
+
+MM_INLINE void multiply_all(state *s, bool tall) {
+    const by_mm_tile *t = s->t;
+    const int n_pairs = (t->m + 31) / 32, per_step = (BY_MM_ROWS + n_pairs * STEPS - 1) / (n_pairs * STEPS);
+    start_run(s, s->w->buffer[0], 0);
+    while (s->r < t->n_rows) expand_row(s);
+    for (int64_t c = 0, run = 0; c < s->columns; c += STEPS, run++) {
+        const uint8_t *buffer = s->w->buffer[run % 2];
+        bool last = c + STEPS >= s->columns;
+        int64_t n = last ? s->columns - c : STEPS;
+        if (!last) start_run(s, s->w->buffer[~run & 1], c + STEPS);
+        for (int p = 0; p < n_pairs; p++) {
+            int64_t left = t->m - p * 32, n0 = left < 16 ? left : 16, n1 = left < 16 ? 0 : left < 32 ? left - 16 : 16;
+            const uint8_t *b0 = t->x + p * 32 * t->x_stride, *b1 = b0 + 16 * t->x_stride;
+            if (run == 0 || n_pairs > 1) {
+                if (p == 0 || left < 32) configure((int)n0, (int)n1);
+                load_results(s->w->result + 4 * p, run == 0);
+            }
+            if (n1) multiply_pair(s, buffer, b0 + c * 64 * n0, b1 + c * 64 * n1, n0, n1, n, true, tall, t->n_rows, per_step);
+            else multiply_pair(s, buffer, b0 + c * 64 * n0, b0, n0, 0, n, false, tall, t->n_rows, per_step);
+            if (last || n_pairs > 1) store_results(s->w->result + 4 * p);
+        }
+        while (s->r < t->n_rows) expand_row(s);
+    }
+    _tile_release();
+}
+
+/* ---- results ----------------------------------------------------------------------------------------------------- */
+
+/* y[m][32] from the result tiles [weight][row of x]. */
+static void write_results(const by_mm_tile *t, const work *w) {
+    for (int32_t m = 0; m < t->m; m++) {
+        int pair = m / 32, block = m / 16 % 2, col = m % 16;
+        for (int half = 0; half < 2; half++) {
+            const float *from = &w->result[4 * pair + 2 * half + block][0][col];
+            const __m512i every = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
+            if (half * 16 < t->n_rows) _mm512_storeu_ps(t->y + m * BY_MM_ROWS + half * 16, _mm512_i32gather_ps(every, from, 4));
+        }
+    }
+}
+
+/* ---- cores ------------------------------------------------------------------------------------------------------- */
+
+static bool all_zero(const uint8_t *p, int64_t n, uint8_t keep) {
+    uint8_t any = 0;
+    for (int64_t i = 0; i < n; i++) any |= p[i];
+    return (any & keep) == 0;
+}
+
+/* Rows with a scale outside the safe range and a weight that is not zero in its group. */
+static uint32_t far_rows_fp4(const by_mm_tile *t) {
+    uint32_t far = 0;
+    for (int64_t r = 0; r < t->n_rows; r++) {
+        const uint8_t *s = t->scale + r * t->scale_stride;
+        if (scales_safe(s, t->k / 32)) continue;
+        for (int64_t g = 0; g < t->k / 32; g++)
+            if (!scales_safe(s + g, 1) && !all_zero(t->w + r * t->stride + g * 16, 16, 0x77)) far |= UINT32_C(1) << r;
+    }
+    return far;
+}
+
+static uint32_t core_fp4(const by_mm_tile *t) {
+    state s = {.t = t, .w = (work *)(void *)t->scratch, .type = BY_MM_FP4, .columns = t->k / 32};
+    if (t->n_rows > 16) multiply_all(&s, true);
+    else multiply_all(&s, false);
+    write_results(t, s.w);
+    return far_rows_fp4(t);
+}
+
+static uint32_t far_rows_fp8(const by_mm_tile *t) {
+    if (scales_safe(t->scale, t->k / 32)) return 0;
+    uint32_t far = 0;
+    for (int64_t g = 0; g < t->k / 32; g++)
+        for (int64_t r = 0; r < t->n_rows && !scales_safe(t->scale + g, 1); r++)
+            if (!all_zero(t->w + r * t->stride + g * 32, 32, 0x7f)) far |= UINT32_C(1) << r;
+    return far;
+}
+
+static uint32_t nan_rows_fp8(const by_mm_tile *t) {
+    uint32_t rows = 0;
+    for (int64_t r = 0; r < t->n_rows; r++)
+        for (int64_t k = 0; k < t->k; k++)
+            if ((t->w[r * t->stride + k] & 0x7f) == 0x7f) rows |= UINT32_C(1) << r;
+    return rows;
+}
+
+static uint32_t core_fp8(const by_mm_tile *t) {
+    state s = {.t = t, .w = (work *)(void *)t->scratch, .type = BY_MM_FP8, .columns = (t->k + 63) / 64 * 2};
+    const __m512i fifty = _mm512_set1_epi8(25);
+    s.tab = fp8_load_tables();
+    s.tab.hi0 = _mm512_mask_sub_epi8(s.tab.hi0, ~(__mmask64)1, s.tab.hi0, fifty);
+    s.tab.hi1 = _mm512_mask_sub_epi8(s.tab.hi1, ~(__mmask64)0 >> 1, s.tab.hi1, fifty); /* not the NaN: it is looked for */
+    s.nan_seen = _mm512_setzero_si512();
+    if (t->n_rows > 16) multiply_all(&s, true);
+    else multiply_all(&s, false);
+    write_results(t, s.w);
+    bool nan = _mm512_cmpeq_epi8_mask(s.nan_seen, _mm512_set1_epi8(0x7f)) != 0;
+    return far_rows_fp8(t) | (nan ? nan_rows_fp8(t) : 0);
+}
+
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
+
+/* Group g of n rows: pair j of every row goes to pair place(j) of a tile column, rows side by side. Through a small square
+ * that stays in the first cache, read by columns. */
+MM_INLINE uint32_t pack_group(uint8_t *to, int32_t n, const by_mm_src *src, int64_t k, int64_t g, bool fp8) {
+    const fp8_tables tab = fp8_load_tables();
+    const __m512i column = _mm512_slli_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), 4);
+    const __mmask16 rows = (__mmask16)((1u << n) - 1);
+    _Alignas(64) uint32_t square[BY_MM_BLOCK][16];
+    uint32_t unsafe = 0;
+    for (int32_t m = 0; m < n; m++) {
+        __m512i v = _mm512_setzero_si512();
+        if (g < k / BY_MM_GROUP && !a8_group(&v, &tab, &src[m], g)) unsafe |= UINT32_C(1) << m;
+        _mm512_store_si512(square[m], fp8 ? fp8_order(v) : fp4_order(v));
+    }
+    if (n == 1) { /* a row alone stays as it is */
+        memcpy(to + (fp8 ? g / 2 * 128 + g % 2 * 32 : g * 64), square[0], fp8 ? 32 : 64);
+        if (fp8) memcpy(to + g / 2 * 128 + g % 2 * 32 + 64, square[0] + 8, 32);
+        return unsafe;
+    }
+    for (int j = 0; j < 16; j++) {
+        int64_t pair = fp8 ? (g / 2 * 2 + j / 8) * 16 + g % 2 * 8 + j % 8 : g * 16 + j;
+        uint8_t *at = to + pair * 4 * n;
+        _mm512_mask_storeu_epi32(at, rows, _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), rows, column, &square[0][j], 4));
+    }
+    return unsafe;
+}
+
+static uint32_t pack_fp4(uint8_t *to, int32_t n_block, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1) {
+    uint32_t unsafe = 0;
+    for (int64_t g = g0; g < g1; g++) unsafe |= pack_group(to, n_block, src, k, g, false);
+    return unsafe;
+}
+
+static uint32_t pack_fp8(uint8_t *to, int32_t n_block, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1) {
+    int64_t groups = k / BY_MM_GROUP, end = g1 == groups ? (g1 + 1) / 2 * 2 : g1; /* with padding */
+    uint32_t unsafe = 0;
+    for (int64_t g = g0; g < end; g++) unsafe |= pack_group(to, n_block, src, k, g, true);
+    return unsafe;
+}
+
+#define AMX_WAY(c, p, columns)                                                                                         \
+    {.core = c, .pack = p, .mt = BY_MM_MT, .block = BY_MM_BLOCK, .elem_bytes = 2, .pad = columns, .bf16 = true,         \
+     .scratch_bytes = sizeof(work)}
+const by_mm_kernels by_mm_amx = {
+    .isa = BY_ISA_AMX,
+    .base = &by_mm_avx512,
+    .a8 = {AMX_WAY(core_fp4, pack_fp4, 32), AMX_WAY(core_fp8, pack_fp8, 64)},
+};
