@@ -1,0 +1,171 @@
+// cuda_device.cu - opening a CUDA device, its memory and transfers, and the table of the backend.
+//
+// Everything runs on one stream. Uploads go through a ring of pinned buffers, so the caller's bytes are free again on
+// return while the copy may still be in flight; downloads wait. Imported bytes (weights) are copied to the device;
+// `keep_on_host` ones (Engram tables) are registered where they lie and read over the bus by the kernels, or copied
+// when the system refuses to register them.
+#include "ops/cuda/cuda.cuh"
+
+enum { STAGES = 4, STAGE_BYTES = 4 << 20 };
+
+by_status by_cuda_fail(by_err *err, const char *what, cudaError_t rc) {
+    by_status code = rc == cudaErrorMemoryAllocation ? BY_ENOMEM : BY_EDEVICE;
+    return BY_FAIL(err, code, "cuda: %s: %s", what, cudaGetErrorString(rc));
+}
+
+by_status by_cuda_scratch(by_cuda *c, size_t bytes, by_err *err) {
+    c->scratch_used = 0;
+    if (bytes <= c->scratch_bytes) return BY_OK;
+    BY_CUDA_TRY(err, cudaStreamSynchronize(c->stream));
+    if (c->scratch) BY_CUDA_TRY(err, cudaFree(c->scratch));
+    c->scratch = nullptr;
+    c->scratch_bytes = 0;
+    size_t want = by_cuda_pad(bytes + bytes / 4);
+    BY_CUDA_TRY(err, cudaMalloc(&c->scratch, want));
+    c->scratch_bytes = want;
+    c->allocs++;
+    return BY_OK;
+}
+
+/* Tables on the device that point into memory: made again at their next use. */
+static void drop_tables(by_cuda *c) {
+    for (int i = 0; i < c->n_tables; i++) cudaFree(c->tables[i].device);
+    c->n_tables = 0;
+}
+
+static void cuda_close(by_device *dev) {
+    by_cuda *c = by_cuda_of(dev);
+    if (!c) return;
+    if (c->stream) cudaStreamSynchronize(c->stream);
+    for (cudaEvent_t e : c->staged)
+        if (e) cudaEventDestroy(e);
+    drop_tables(c);
+    cudaFree(c->router);
+    cudaFreeHost(c->pinned);
+    cudaFreeHost(c->flags_host);
+    cudaFree(c->flags);
+    cudaFree(c->scratch);
+    if (c->stream) cudaStreamDestroy(c->stream);
+    by_free(c);
+    dev->impl = nullptr;
+}
+
+/* Moves n bytes up through the ring. */
+static by_status upload(by_cuda *c, unsigned char *to, const void *src, size_t n, by_err *err) {
+    const unsigned char *from = static_cast<const unsigned char *>(src);
+    while (n) {
+        size_t part = n < STAGE_BYTES ? n : static_cast<size_t>(STAGE_BYTES);
+        unsigned char *at = c->pinned + static_cast<size_t>(c->stage) * STAGE_BYTES;
+        BY_CUDA_TRY(err, cudaEventSynchronize(c->staged[c->stage]));
+        memcpy(at, from, part);
+        BY_CUDA_TRY(err, cudaMemcpyAsync(to, at, part, cudaMemcpyHostToDevice, c->stream));
+        BY_CUDA_TRY(err, cudaEventRecord(c->staged[c->stage], c->stream));
+        c->stage = (c->stage + 1) % STAGES;
+        to += part;
+        from += part;
+        n -= part;
+    }
+    return BY_OK;
+}
+
+static by_status cuda_alloc(by_mem *m, const void *host, bool keep_on_host, by_err *err) {
+    by_cuda *c = by_cuda_of(m->dev);
+    if (host && keep_on_host) {
+        void *p = const_cast<void *>(host), *seen = nullptr;
+        unsigned flags = cudaHostRegisterMapped | cudaHostRegisterReadOnly;
+        if (cudaHostRegister(p, m->bytes, flags) == cudaSuccess) {
+            if (cudaHostGetDevicePointer(&seen, p, 0) == cudaSuccess) {
+                m->ptr = static_cast<unsigned char *>(seen);
+                m->map_bytes = m->bytes; /* marks a registered range */
+                return BY_OK;
+            }
+            cudaHostUnregister(p);
+        }
+        cudaGetLastError();
+    }
+    c->allocs++;
+    BY_CUDA_TRY(err, cudaMalloc(reinterpret_cast<void **>(&m->ptr), m->bytes));
+    by_status status = BY_OK;
+    if (host) {
+        status = upload(c, m->ptr, host, m->bytes, err);
+    } else {
+        cudaError_t rc = cudaMemsetAsync(m->ptr, 0, m->bytes, c->stream);
+        if (rc != cudaSuccess) status = by_cuda_fail(err, "clearing memory", rc);
+    }
+    if (status < 0) cudaFree(m->ptr);
+    return status;
+}
+
+static void cuda_free(by_mem *m) {
+    by_cuda *c = by_cuda_of(m->dev);
+    cudaStreamSynchronize(c->stream);
+    drop_tables(c);
+    if (m->map_bytes) cudaHostUnregister(m->ptr);
+    else cudaFree(m->ptr);
+}
+
+static by_status cuda_write(by_mem *m, size_t off, const void *src, size_t n, by_err *err) {
+    return upload(by_cuda_of(m->dev), m->ptr + off, src, n, err);
+}
+
+static by_status cuda_read(void *dst, const by_mem *m, size_t off, size_t n, by_err *err) {
+    by_cuda *c = by_cuda_of(m->dev);
+    c->syncs++;
+    BY_CUDA_TRY(err, cudaMemcpyAsync(c->flags_host, c->flags, 4, cudaMemcpyDeviceToHost, c->stream));
+    if (n) BY_CUDA_TRY(err, cudaMemcpyAsync(dst, m->ptr + off, n, cudaMemcpyDeviceToHost, c->stream));
+    BY_CUDA_TRY(err, cudaStreamSynchronize(c->stream));
+    if (*c->flags_host & BY_CUDA_FLAG_SCALE)
+        return BY_FAIL(err, BY_EUNSUPPORTED, "cuda: a weight scale is above 2^20; its products would not be exact");
+    return BY_OK;
+}
+
+static by_status cuda_zero(by_mem *m, size_t off, size_t n, by_err *err) {
+    if (n) BY_CUDA_TRY(err, cudaMemsetAsync(m->ptr + off, 0, n, by_cuda_of(m->dev)->stream));
+    return BY_OK;
+}
+
+static by_status cuda_copy(by_mem *dst, size_t dst_off, const by_mem *src, size_t src_off, size_t n, by_err *err) {
+    if (n)
+        BY_CUDA_TRY(err, cudaMemcpyAsync(dst->ptr + dst_off, src->ptr + src_off, n, cudaMemcpyDefault,
+                                         by_cuda_of(dst->dev)->stream));
+    return BY_OK;
+}
+
+static const by_mem_vt cuda_vt = {cuda_close, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy};
+
+static by_status open_state(by_cuda *c, const char **name, by_err *err) {
+    static char text[160];
+    int n = 0;
+    if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0)
+        return BY_FAIL(err, BY_EUNSUPPORTED, "backend cuda: this machine has no device that the driver shows");
+    cudaDeviceProp p;
+    BY_CUDA_TRY(err, cudaGetDeviceProperties(&p, 0));
+    if (p.major < 9)
+        return BY_FAIL(err, BY_EUNSUPPORTED, "backend cuda: %s has compute capability %d.%d, 9.0 is needed", p.name, p.major,
+                       p.minor);
+    snprintf(text, sizeof text, "cuda (%s)", p.name);
+    *name = text;
+    c->sms = p.multiProcessorCount;
+    c->wgmma = p.major == 9;
+    c->smem_max = p.sharedMemPerBlockOptin;
+    BY_CUDA_TRY(err, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
+    BY_CUDA_TRY(err, cudaHostAlloc(reinterpret_cast<void **>(&c->pinned), static_cast<size_t>(STAGES) * STAGE_BYTES, 0));
+    BY_CUDA_TRY(err, cudaHostAlloc(reinterpret_cast<void **>(&c->flags_host), 4, 0));
+    BY_CUDA_TRY(err, cudaMalloc(reinterpret_cast<void **>(&c->flags), 256));
+    BY_CUDA_TRY(err, cudaMemsetAsync(c->flags, 0, 256, c->stream));
+    c->router_bytes = 16 << 20; /* 8192 rows of 512 experts; more take the plain kernel */
+    BY_CUDA_TRY(err, cudaMalloc(reinterpret_cast<void **>(&c->router), c->router_bytes));
+    for (cudaEvent_t &e : c->staged) BY_CUDA_TRY(err, cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+    return by_cuda_scratch(c, 64 << 20, err);
+}
+
+extern "C" by_status by_ops_cuda_open(by_device *dev, by_err *err) {
+    by_cuda *c = static_cast<by_cuda *>(by_alloc_zero(BY_MEM_TENSOR, sizeof(by_cuda)));
+    if (!c) return BY_FAIL(err, BY_ENOMEM, "out of memory for a device");
+    dev->impl = c;
+    dev->vt = &cuda_vt;
+#define BY_CUDA_ROW(name) dev->ops.name = by_cuda_##name;
+    BY_OP_TABLE(BY_CUDA_ROW)
+#undef BY_CUDA_ROW
+    return open_state(c, &dev->name, err); /* on failure the caller closes the device */
+}

@@ -1,0 +1,253 @@
+// cuda_gemm.cuh - the matrix product of the backend: weights in any stored format times rows of activations.
+//
+// One warpgroup owns 64 weight rows and up to 256 tokens. It reads the weights' own bytes (E4M3, E2M1 or bf16) with
+// asynchronous copies whose destination only the issuing thread reads, so that no barrier stands between memory and
+// registers; expands them there to bf16 with the scale multiplied in, which is exact; and feeds them as the A operand of
+// the tensor core. Activations come as bf16 rows in the order that the B operand wants (an "image", made by
+// by_cuda_image_*), by bulk copies of an extra warp.
+//
+// Sums. Each output is one chain of fp32 accumulations over k in ascending steps of 16 whatever the tile: a row's bits do
+// not depend on the number of rows. Scales: a weight is multiplied by 2^(s - 127 - 20) and the sum by 2^20, so that scales
+// up to 2^20 keep all products inside bf16's range; a larger one raises BY_CUDA_FLAG_SCALE.
+//
+// Order of k. Thread c of a quad owns 16 consecutive bytes of a row in each unit and cuts them into operand registers in
+// the order that costs fewest instructions; an image stores the activations in the same order. image_place() is that
+// order, and the only thing both sides must agree on.
+#ifndef BY_OPS_CUDA_GEMM_CUH
+#define BY_OPS_CUDA_GEMM_CUH
+
+#include "ops/cuda/cuda_wgmma.cuh"
+
+enum weight_kind { W_FP8, W_FP4, W_BF16 };
+
+template <int WT> struct kind {
+    static constexpr int K = WT == W_FP4 ? 128 : 64;       /* k of a unit: 64 bytes of a row (bf16: 128) */
+    static constexpr int BLOCKS = K / 64;                  /* image blocks of a unit */
+    static constexpr int CHUNKS = WT == W_BF16 ? 2 : 1;    /* 16-byte pieces of a row that one thread reads */
+    static constexpr int SCALES = WT == W_BF16 ? 0 : 1;
+    static constexpr int STEPS = K / 32;                   /* matrix instructions of half a unit */
+};
+
+/* Position in the image of channel k within its unit. */
+template <int WT> __host__ __device__ static inline int image_place(int k) {
+    if (WT == W_FP8) return k % 16 / 4 * 16 + (k / 16) * 2 + (k & 1) * 8 + (k >> 1 & 1);
+    if (WT == W_FP4) return (k % 32 / 8 * 2 + (k >> 1 & 1)) * 16 + k / 32 * 2 + (k & 1) * 8 + (k >> 2 & 1);
+    return (k / 32 * 2 + (k >> 2 & 1)) * 16 + k % 32 / 8 * 2 + (k >> 1 & 1) * 8 + (k & 1);
+}
+/* Byte offset in a 64-k block of image row r, position p (0..63). */
+__host__ __device__ static inline int64_t image_offset(int64_t r, int p) {
+    return r / 8 * 1024 + r % 8 * 128 + ((p >> 3) ^ (r & 7)) * 16 + (p & 7) * 2;
+}
+
+/* Activations ready for the tensor core: blocks of 64 k, each [rows / 8][8][128 bytes], rows a multiple of 8. */
+struct image {
+    unsigned char *p;
+    int64_t block_stride;
+};
+static inline size_t image_bytes(int64_t rows, int64_t k) { return static_cast<size_t>(rows) * static_cast<size_t>(k) * 2; }
+
+/* ---- weights in registers ------------------------------------------------------------------------------------- */
+
+template <int WT> __device__ static inline uint32_t scale_pair(uint32_t byte, bool &bad) {
+    constexpr uint32_t up = WT == W_FP8 ? 100 : 106; /* exponent of the expansion (120, 126) less 20 */
+    bad |= byte > 254 - up;
+    return (byte + up) << 7 | (byte + up) << 23;
+}
+__device__ static inline void expand_fp8(uint32_t w, uint32_t m, uint32_t &lo, uint32_t &hi) {
+    lo = mul_bf16x2((w << 8 & 0x80008000u) | (w << 4 & 0x07f007f0u), m);
+    hi = mul_bf16x2((w & 0x80008000u) | (w >> 4 & 0x07f007f0u), m);
+}
+template <int PAIR> __device__ static inline uint32_t expand_fp4(uint32_t w, uint32_t m) {
+    uint32_t sign = PAIR == 0 ? w << 12 : PAIR == 1 ? w << 8 : PAIR == 2 ? w << 4 : w;
+    uint32_t em = PAIR == 0 ? w << 6 : PAIR == 1 ? w << 2 : PAIR == 2 ? w >> 2 : w >> 6;
+    return mul_bf16x2((sign & 0x80008000u) | (em & 0x01c001c0u), m);
+}
+/* Operands of half a unit from the two rows of a thread. q0, q1: the half's words (2; bf16: 4). */
+template <int WT>
+__device__ static inline void expand(uint32_t (&a)[kind<WT>::STEPS][4], const uint32_t *q0, const uint32_t *q1, uint32_t m0,
+                                     uint32_t m1) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        if constexpr (WT == W_FP8) {
+            expand_fp8(q0[i], m0, a[i][0], a[i][2]);
+            expand_fp8(q1[i], m1, a[i][1], a[i][3]);
+        } else if constexpr (WT == W_FP4) {
+            a[2 * i][0] = expand_fp4<0>(q0[i], m0), a[2 * i][2] = expand_fp4<1>(q0[i], m0);
+            a[2 * i][1] = expand_fp4<0>(q1[i], m1), a[2 * i][3] = expand_fp4<1>(q1[i], m1);
+            a[2 * i + 1][0] = expand_fp4<2>(q0[i], m0), a[2 * i + 1][2] = expand_fp4<3>(q0[i], m0);
+            a[2 * i + 1][1] = expand_fp4<2>(q1[i], m1), a[2 * i + 1][3] = expand_fp4<3>(q1[i], m1);
+        } else {
+            a[i][0] = q0[2 * i], a[i][2] = q0[2 * i + 1];
+            a[i][1] = q1[2 * i], a[i][3] = q1[2 * i + 1];
+        }
+    }
+}
+
+/* ---- the main loop -------------------------------------------------------------------------------------------- */
+
+/* A block of GROUPS warpgroups with BT tokens, and ST stages of U units each in flight. The widest tile needs more
+ * registers than a multiprocessor shares out evenly, so its producer is a whole warpgroup that gives registers away. */
+template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_shape {
+    static constexpr bool TRADE = GROUPS == 2 && BT == 256;
+    static constexpr int CONSUMERS = GROUPS * 128, THREADS = CONSUMERS + (TRADE ? 128 : 32);
+    static constexpr int K = kind<WT>::K * U;
+    static constexpr int X = kind<WT>::BLOCKS * U * BT * 128;
+    static constexpr int W = kind<WT>::CHUNKS * U * 2 * CONSUMERS * 16;
+    static constexpr int SCALE = WT == W_FP4 ? 4 * U : 4; /* bytes of scales of a row */
+    static constexpr int S = kind<WT>::SCALES * 2 * CONSUMERS * SCALE;
+    static constexpr int BYTES = 1024 + ST * (X + W + S + 16);
+    /* Registers of a thread with PER_SM blocks on a multiprocessor; each of its quarters takes every fourth warp. */
+    static constexpr int regs(int per_sm) {
+        int warps = (per_sm * THREADS / 32 + 3) / 4, n = 512 / warps / 8 * 8;
+        return n > 248 ? 248 : n;
+    }
+};
+
+/* What one thread multiplies: two weight rows (8 apart in the operand) and their scales. */
+struct gemm_rows {
+    const unsigned char *w0, *w1, *s0, *s1;
+};
+
+template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
+    using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
+    uint32_t x, w, s, full, empty; /* shared memory: images, weights, scales, barriers */
+
+    __device__ explicit gemm_loop(unsigned char *smem) {
+        uint32_t base = (smem_addr(smem) + 1023) & ~1023u;
+        x = base;
+        w = x + ST * shape::X;
+        s = w + ST * shape::W;
+        full = s + ST * shape::S;
+        empty = full + ST * 8;
+        if (threadIdx.x == 0) {
+            for (int i = 0; i < ST; i++) {
+                mbar_init(full + i * 8, 1);
+                mbar_init(empty + i * 8, GROUPS * 4);
+            }
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        }
+        __syncthreads();
+    }
+
+    /* The extra warps: bring the tokens' images once the kernels before are done. `at` is the first block at the first
+     * token. */
+    __device__ void produce(const unsigned char *at, int64_t block_stride, int stages) const {
+        if constexpr (shape::TRADE) {
+#ifdef BY_HAS_WGMMA
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+#endif
+        }
+        if (threadIdx.x != shape::CONSUMERS) return;
+        depend_wait();
+        int st = 0;
+        uint32_t parity = 1;
+        for (int it = 0; it < stages; it++) {
+            if (it >= ST) mbar_wait(empty + st * 8, parity);
+            mbar_expect(full + st * 8, shape::X);
+            for (int b = 0; b < kind<WT>::BLOCKS * U; b++) {
+                bulk_load(x + st * shape::X + b * BT * 128, at, BT * 128, full + st * 8);
+                at += block_stride;
+            }
+            if (++st == ST) st = 0, parity ^= 1;
+        }
+    }
+
+    /* Starts the copies of one stage into slot st; the pointers move on to the next. */
+    __device__ void fetch(gemm_rows &r, uint32_t st, int it) const {
+        uint32_t to = w + st * shape::W + threadIdx.x * 16;
+#pragma unroll
+        for (int i = 0; i < kind<WT>::CHUNKS * U; i++) {
+            cp_async16(to + i * 2 * shape::CONSUMERS * 16, r.w0 + i * 64);
+            cp_async16(to + (i * 2 + 1) * shape::CONSUMERS * 16, r.w1 + i * 64);
+        }
+        r.w0 += 64 * kind<WT>::CHUNKS * U;
+        r.w1 += 64 * kind<WT>::CHUNKS * U;
+        if constexpr (kind<WT>::SCALES) {
+            uint32_t ts = s + st * shape::S + threadIdx.x * shape::SCALE;
+            cp_async_small<shape::SCALE>(ts, r.s0);
+            cp_async_small<shape::SCALE>(ts + shape::CONSUMERS * shape::SCALE, r.s1);
+            int step = WT == W_FP8 && U == 1 ? (it & 1) * 4 : shape::SCALE; /* FP8: a word of scales lasts 128 k */
+            r.s0 += step;
+            r.s1 += step;
+        }
+    }
+
+    /* acc (zeros before) becomes the product of all stages. Returns false when a scale was out of range. */
+    __device__ bool consume(float (&acc)[BT / 2], gemm_rows r, int stages) const {
+        constexpr int H = kind<WT>::STEPS, CH = kind<WT>::CHUNKS, ROW = shape::CONSUMERS * 16;
+        int tid = threadIdx.x, c = tid & 3;
+        bool bad = false;
+        if constexpr (shape::TRADE) {
+#ifdef BY_HAS_WGMMA
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+#endif
+        }
+        r.w0 += c * 16;
+        r.w1 += c * 16;
+#pragma unroll 1
+        for (int it = 0; it < ST - 1; it++) {
+            if (it < stages) fetch(r, static_cast<uint32_t>(it), it);
+            cp_commit();
+        }
+        uint32_t st = 0, ahead = ST - 1, parity = 0;
+#pragma unroll 1
+        for (int it = 0; it < stages; it++) {
+            if (it + ST - 1 < stages) fetch(r, ahead, it + ST - 1);
+            cp_commit();
+            cp_wait<ST - 1>();
+            uint64_t desc = wgmma_desc(x + st * shape::X);
+            uint32_t a[2][H][4];
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+                uint32_t q0[4 * CH], q1[4 * CH], m0 = 0, m1 = 0, at = w + st * shape::W + tid * 16 + u * CH * 2 * ROW;
+                load_shared16(q0, at);
+                load_shared16(q1, at + ROW);
+                if constexpr (kind<WT>::SCALES) {
+                    at = s + st * shape::S + tid * shape::SCALE;
+                    at += WT == W_FP4 ? u * 4 + c : (U == 2 ? u : it & 1) * 2 + c / 2;
+                    m0 = scale_pair<WT>(load_shared_byte(at), bad);
+                    m1 = scale_pair<WT>(load_shared_byte(at + shape::CONSUMERS * shape::SCALE), bad);
+                }
+                expand<WT>(a[0], q0, q1, m0, m1);
+                if (u == 0) mbar_wait(full + st * 8, parity);
+                wgmma_fence();
+#pragma unroll
+                for (int i = 0; i < H; i++) wgmma<BT>(acc, a[0][i], desc + place(u, 0, i));
+                wgmma_commit();
+                wgmma_wait<1>(); /* the half before is done with its image and with a[1] */
+                if (u == 0 && it > 0 && tid % 32 == 0) mbar_arrive(empty + ahead * 8);
+                if constexpr (CH == 2) { /* bf16: operands are the loaded words, so not before a[1] is free */
+                    load_shared16(q0 + 4, at + 2 * ROW);
+                    load_shared16(q1 + 4, at + 3 * ROW);
+                }
+                expand<WT>(a[1], q0 + 2 * CH, q1 + 2 * CH, m0, m1);
+                wgmma_fence();
+#pragma unroll
+                for (int i = 0; i < H; i++) wgmma<BT>(acc, a[1][i], desc + place(u, 1, i));
+                wgmma_commit();
+                wgmma_wait<1>(); /* a[0] is free */
+            }
+            ahead = st; /* the slot in front of the next stage */
+            if (++st == ST) {
+                st = 0;
+                parity ^= 1;
+            }
+        }
+        wgmma_wait<0>();
+        wgmma_done(acc);
+        cp_wait<0>();
+        if constexpr (kind<WT>::SCALES) {
+#pragma unroll
+            for (int i = 0; i < BT / 2; i++) acc[i] *= 0x1p20f;
+        }
+        return !bad;
+    }
+
+    /* Descriptor offset (16-byte units) of instruction i of a half of unit u. */
+    __device__ static constexpr int place(int u, int half, int i) {
+        int step = half * kind<WT>::STEPS + i;
+        return (u * kind<WT>::BLOCKS + step / 4) * BT * 8 + step % 4 * 2;
+    }
+};
+
+#endif

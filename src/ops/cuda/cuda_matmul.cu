@@ -1,0 +1,275 @@
+// cuda_matmul.cu - the matmul operator: tensor cores for A8 x FP8 and BF16 x BF16 at the widths of the model, and a plain
+// kernel, one warp an output, for everything else (fp32 activations, small or odd widths).
+#include "ops/cuda/cuda_image.cuh"
+
+/* ---- any dtype, any width ------------------------------------------------------------------------------------- */
+
+struct plain_view {
+    view x, w, scale, y;
+    int groups;
+};
+
+__device__ static float weight_at(const view &w, const view &s, int64_t n, int k) {
+    const unsigned char *p = w.row(n);
+    switch (w.dtype) {
+    case BY_FP8_TILE: return e4m3_value(p[k]) * ue8m0_value(s.row(n / 32)[k / 32]);
+    case BY_FP8_ROW: return e4m3_value(p[k]) * ue8m0_value(s.row(n)[k / 32]);
+    case BY_FP4_ROW: return e2m1_value(p[k / 2] >> (k & 1) * 4 & 15) * ue8m0_value(s.row(n)[k / 32]);
+    case BY_BF16: return bf16_at(p, k);
+    default: return reinterpret_cast<const float *>(p)[k];
+    }
+}
+
+__global__ void plain_matmul_kernel(plain_view a) {
+    int n = blockIdx.x * 8 + (threadIdx.x >> 5), t = blockIdx.y, lane = threadIdx.x & 31, K = a.w.cols;
+    if (n >= a.w.rows) return;
+    int k0 = n / (a.w.rows / a.groups) * K;
+    const unsigned char *x = a.x.row(t);
+    float s = 0;
+    for (int k = lane; k < K; k += 32) s = fmaf(value_at(a.x.dtype, x, a.x.cols, k0 + k), weight_at(a.w, a.scale, n, k), s);
+    s = warp_sum(s);
+    if (lane == 0) store_value(a.y.dtype, a.y.row(t), n, s);
+}
+
+/* ---- tensor cores --------------------------------------------------------------------------------------------- */
+
+struct gemm_part {
+    const unsigned char *w, *s;
+    unsigned char *y;
+    int64_t w_stride, s_stride, y_stride;
+    int rows, y_dtype, tile0, group_rows;
+};
+struct gemm_args {
+    image x;
+    int T, K, n_parts;
+    int32_t *flags;
+    gemm_part part[BY_MATMUL_PARTS];
+};
+
+template <int WT, int GROUPS, int BT>
+__device__ static void store_direct(const gemm_part &p, const float (&acc)[BT / 2], int row, int t0, int T) {
+    int c = threadIdx.x & 3;
+#pragma unroll
+    for (int i = 0; i < BT / 8; i++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            int t = t0 + i * 8 + c * 2 + e;
+            if (t >= T) continue;
+            unsigned char *y = p.y + t * p.y_stride;
+            if (row < p.rows) store_value(p.y_dtype, y, row, acc[4 * i + e]);
+            if (row + 8 < p.rows) store_value(p.y_dtype, y, row + 8, acc[4 * i + 2 + e]);
+        }
+    }
+}
+
+/* Through shared memory (free by now), so that each token's bf16 row leaves in 16-byte pieces. */
+template <int GROUPS, int BT>
+__device__ static void store_turned(const gemm_part &p, const float (&acc)[BT / 2], int n0, int t0, int T, uint32_t smem) {
+    constexpr int PITCH = GROUPS * 128 + 16, PIECES = GROUPS * 8;
+    int tid = threadIdx.x, lane = tid & 31;
+    bar_sync(1, GROUPS * 128);
+    uint32_t at = smem + ((lane >> 4) * 8 + (lane & 7)) * PITCH + (tid / 32 * 16 + (lane >> 3 & 1) * 8) * 2;
+#pragma unroll
+    for (int i = 0; i < BT / 8; i += 2) {
+        uint32_t r[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            r[j] = bf16_bits(acc[4 * i + 2 * j]) | static_cast<uint32_t>(bf16_bits(acc[4 * i + 2 * j + 1])) << 16;
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at + i * 8 * PITCH),
+                     "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+    }
+    bar_sync(1, GROUPS * 128);
+    for (int i = tid; i < BT * PIECES; i += GROUPS * 128) {
+        int t = i / PIECES, piece = i % PIECES;
+        if (t0 + t >= T) break;
+        uint4 v;
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(smem + t * PITCH + piece * 16));
+        *reinterpret_cast<uint4 *>(p.y + (t0 + t) * p.y_stride + n0 * 2 + piece * 16) = v;
+    }
+}
+
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+__global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) gemm_kernel(const __grid_constant__ gemm_args a) {
+    extern __shared__ unsigned char smem[];
+    int tile = blockIdx.y, t0 = blockIdx.x * BT, pi = 0;
+    while (pi + 1 < a.n_parts && tile >= a.part[pi + 1].tile0) pi++;
+    const gemm_part &p = a.part[pi];
+    int n0 = (tile - p.tile0) * GROUPS * 64, stages = a.K / gemm_shape<WT, U, GROUPS, BT, ST>::K;
+    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem);
+    depend_launch();
+    if (threadIdx.x >= GROUPS * 128) {
+        int64_t block = static_cast<int64_t>(n0 / p.group_rows) * (a.K / 64);
+        loop.produce(a.x.p + block * a.x.block_stride + static_cast<int64_t>(t0) * 128, a.x.block_stride, stages);
+        return;
+    }
+    int row = n0 + (threadIdx.x >> 5) * 16 + (threadIdx.x >> 2 & 7);
+    int r0 = min(row, p.rows - 1), r1 = min(row + 8, p.rows - 1);
+    gemm_rows rows = {p.w + r0 * p.w_stride, p.w + r1 * p.w_stride, p.s + r0 / 32 * p.s_stride, p.s + r1 / 32 * p.s_stride};
+    float acc[BT / 2] = {};
+    if (!loop.consume(acc, rows, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+    if constexpr (BT >= 32) {
+        if (p.y_dtype == BY_BF16 && n0 + GROUPS * 64 <= p.rows && p.y_stride % 16 == 0 &&
+            reinterpret_cast<uintptr_t>(p.y) % 16 == 0) {
+            store_turned<GROUPS, BT>(p, acc, n0, t0, a.T, loop.x);
+            return;
+        }
+    }
+    store_direct<WT, GROUPS, BT>(p, acc, row, t0, a.T);
+}
+
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+static by_status launch(by_cuda *c, gemm_args &g, by_err *err) {
+    using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
+    int tiles = 0;
+    for (int i = 0; i < g.n_parts; i++) {
+        g.part[i].tile0 = tiles;
+        tiles += (g.part[i].rows + GROUPS * 64 - 1) / (GROUPS * 64);
+    }
+    auto kernel = gemm_kernel<WT, U, GROUPS, BT, ST, PER_SM>;
+    BY_TRY(by_cuda_smem(kernel, shape::BYTES, err));
+    dim3 grid(static_cast<unsigned>((g.T + BT - 1) / BT), static_cast<unsigned>(tiles));
+    BY_CUDA_TRY(err, by_cuda_chain(c, kernel, grid, shape::THREADS, shape::BYTES, 1, g));
+    return BY_OK;
+}
+
+/* Few rows: the blocks of a cluster share k, and each adds a part of the tile's outputs over the blocks in order. */
+template <int WT, int U, int BT, int ST, int PER_SM>
+__global__ void __maxnreg__((gemm_shape<WT, U, 1, BT, ST>::regs(PER_SM))) gemm_split_kernel(const __grid_constant__ gemm_args a) {
+    extern __shared__ unsigned char smem[];
+    int tile = blockIdx.y, t0 = blockIdx.z * BT, pi = 0, split = gridDim.x, rank = blockIdx.x;
+    while (pi + 1 < a.n_parts && tile >= a.part[pi + 1].tile0) pi++;
+    const gemm_part &p = a.part[pi];
+    constexpr int K = gemm_shape<WT, U, 1, BT, ST>::K;
+    int n0 = (tile - p.tile0) * 64, all = a.K / K, first = rank * all / split, stages = (rank + 1) * all / split - first;
+    gemm_loop<WT, U, 1, BT, ST> loop(smem);
+    depend_launch();
+    if (threadIdx.x >= 128) {
+        int64_t block = static_cast<int64_t>(n0 / p.group_rows) * (a.K / 64) + static_cast<int64_t>(first) * (K / 64);
+        loop.produce(a.x.p + block * a.x.block_stride + static_cast<int64_t>(t0) * 128, a.x.block_stride, stages);
+    } else {
+        int row = n0 + (threadIdx.x >> 5) * 16 + (threadIdx.x >> 2 & 7), c = threadIdx.x & 3;
+        int r0 = min(row, p.rows - 1), r1 = min(row + 8, p.rows - 1);
+        int64_t w = static_cast<int64_t>(first) * (kind<WT>::CHUNKS * U * 64), s = static_cast<int64_t>(first) * (K / 32);
+        gemm_rows rows = {p.w + r0 * p.w_stride + w, p.w + r1 * p.w_stride + w, p.s + r0 / 32 * p.s_stride + s,
+                          p.s + r1 / 32 * p.s_stride + s};
+        float acc[BT / 2] = {};
+        if (!loop.consume(acc, rows, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+        bar_sync(1, 128); /* all images are used: their memory takes the sums, [BT][64] */
+        float *out = reinterpret_cast<float *>(smem + (loop.x - smem_addr(smem)));
+#pragma unroll
+        for (int i = 0; i < BT / 4; i++) {
+            int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
+            out[token * 64 + row - n0] = acc[j];
+            out[token * 64 + row - n0 + 8] = acc[j + 2];
+        }
+    }
+    __syncthreads();
+    cluster_sync();
+    int per = BT * 64 / split;
+    for (int i = rank * per + threadIdx.x; i < (rank + 1) * per; i += gemm_shape<WT, U, 1, BT, ST>::THREADS) {
+        int token = i / 64, row = n0 + i % 64;
+        float v = 0;
+        for (int s = 0; s < split; s++) v += remote_f32(remote(loop.x + i * 4, static_cast<uint32_t>(s)));
+        if (t0 + token < a.T && row < p.rows) store_value(p.y_dtype, p.y + (t0 + token) * p.y_stride, row, v);
+    }
+    cluster_sync();
+}
+
+template <int WT, int U, int BT, int ST, int PER_SM>
+static by_status launch_split(by_cuda *c, gemm_args &g, int split, by_err *err) {
+    using shape = gemm_shape<WT, U, 1, BT, ST>;
+    static_assert(BT * 256 <= ST * shape::X, "the sums fit where the images were");
+    int tiles = 0;
+    for (int i = 0; i < g.n_parts; i++) {
+        g.part[i].tile0 = tiles;
+        tiles += (g.part[i].rows + 63) / 64;
+    }
+    auto kernel = gemm_split_kernel<WT, U, BT, ST, PER_SM>;
+    BY_TRY(by_cuda_smem(kernel, shape::BYTES, err));
+    dim3 grid(static_cast<unsigned>(split), static_cast<unsigned>(tiles), static_cast<unsigned>((g.T + BT - 1) / BT));
+    BY_CUDA_TRY(err, by_cuda_chain(c, kernel, grid, shape::THREADS, shape::BYTES, split, g));
+    return BY_OK;
+}
+
+/* Tile for T tokens and `tiles` tiles of 64 weight rows. Up to 256 tokens k is shared among blocks until the device is
+ * full; how, depends on the weights alone, so that these calls agree bit for bit. Above, and always when batch invariance
+ * is asked for, one block sums all of k. */
+template <int WT> static by_status launch_any(by_cuda *c, gemm_args &g, int tiles, by_err *err) {
+    int T = g.T;
+    constexpr int U = WT == W_BF16 ? 1 : 2;
+    if (T <= 256 && tiles <= 2 * c->sms && !c->batch_invariant) {
+        int split = tiles <= c->sms / 3 ? 8 : tiles <= c->sms * 5 / 4 ? 4 : 2;
+        while (split > 1 && split > g.K / (kind<WT>::K * U)) split /= 2;
+        if (T <= 8) return launch_split<WT, U, 8, 4, 4>(c, g, split, err);
+        if (T <= 16) return launch_split<WT, U, 16, 4, 3>(c, g, split, err);
+        if (T <= 32) return launch_split<WT, U, 32, 4, 3>(c, g, split, err);
+        return launch_split<WT, U, 64, 4, 2>(c, g, split, err);
+    }
+    if (T <= 8) return launch<WT, U, 1, 8, 4, 4>(c, g, err);
+    if (T <= 16) return launch<WT, U, 1, 16, 4, 3>(c, g, err);
+    if (T <= 32) return launch<WT, U, 1, 32, 4, 3>(c, g, err);
+    if (T <= 64) return launch<WT, U, 1, 64, 4, 2>(c, g, err);
+    int64_t wide = static_cast<int64_t>((T + 255) / 256) * ((tiles + 1) / 2); /* blocks of 128 x 256 */
+    if (wide >= c->sms - c->sms / 8) return launch<WT, 1, 2, 256, 4, 1>(c, g, err);
+    return launch<WT, 1, 1, 128, 5, 2>(c, g, err);
+}
+
+static bool aligned(const by_tensor &t, int64_t n) {
+    return (reinterpret_cast<uintptr_t>(t.mem->ptr + t.off) | static_cast<uintptr_t>(t.stride)) % static_cast<uintptr_t>(n) == 0;
+}
+
+/* Whether the tensor cores can take this part; all parts of a call must be of one kind. */
+static bool fits(const by_matmul_args *a, int i, by_dtype w) {
+    const by_weight *q = &a->part[i].w;
+    int64_t K = q->w.cols, group = q->w.rows / a->groups;
+    if (q->w.dtype != w || !aligned(q->w, 16)) return false;
+    if (a->groups > 1 && group % 128) return false;
+    if (w == BY_FP8_TILE) return a->x.dtype == BY_A8 && K % 128 == 0 && aligned(q->scale, 4) && aligned(a->x, 4);
+    return a->x.dtype == BY_BF16 && K % 64 == 0 && aligned(a->x, 4);
+}
+
+static by_status tensor_core(by_cuda *c, const by_matmul_args *a, by_dtype w, by_err *err) {
+    int64_t T = a->x.rows, padded = (T + 255) / 256 * 256;
+    BY_TRY(by_cuda_scratch(c, by_cuda_pad(image_bytes(padded, a->x.cols)), err));
+    gemm_args g = {};
+    g.x = {by_cuda_take<unsigned char>(c, image_bytes(padded, a->x.cols)), padded * 128};
+    g.T = static_cast<int>(T);
+    g.K = static_cast<int>(a->x.cols / a->groups);
+    g.n_parts = a->n_parts;
+    g.flags = c->flags;
+    int tiles = 0;
+    for (int i = 0; i < a->n_parts; i++) {
+        const by_weight *q = &a->part[i].w;
+        view wv = view_of(q->w), sv = view_of(q->scale), y = view_of(a->part[i].y);
+        g.part[i] = {wv.p, sv.p, y.p, wv.stride, sv.stride, y.stride, wv.rows, y.dtype, 0, wv.rows / a->groups};
+        tiles += (wv.rows + 63) / 64;
+    }
+    int64_t rows = (T + 7) / 8 * 8;
+    if (w == BY_FP8_TILE) {
+        make_image<W_FP8>(c, a->x, nullptr, nullptr, rows, g.x);
+        return launch_any<W_FP8>(c, g, tiles, err);
+    }
+    make_image<W_BF16>(c, a->x, nullptr, nullptr, rows, g.x);
+    return launch_any<W_BF16>(c, g, tiles, err);
+}
+
+by_status by_cuda_matmul(by_device *dev, const by_matmul_args *a, by_err *err) {
+    by_cuda *c = by_cuda_of(dev);
+    if (a->x.rows == 0) return BY_OK;
+    bool fp8 = c->wgmma, bf16 = c->wgmma;
+    for (int i = 0; i < a->n_parts; i++) {
+        assert(a->part[i].w.w.cols * a->groups == a->x.cols && a->part[i].y.cols == a->part[i].w.w.rows);
+        fp8 = fp8 && fits(a, i, BY_FP8_TILE);
+        bf16 = bf16 && fits(a, i, BY_BF16);
+    }
+    if (fp8) return tensor_core(c, a, BY_FP8_TILE, err);
+    if (bf16) return tensor_core(c, a, BY_BF16, err);
+    for (int i = 0; i < a->n_parts; i++) {
+        plain_view v = {view_of(a->x), view_of(a->part[i].w.w), view_of(a->part[i].w.scale), view_of(a->part[i].y), a->groups};
+        dim3 grid(static_cast<unsigned>((v.w.rows + 7) / 8), static_cast<unsigned>(a->x.rows));
+        plain_matmul_kernel<<<grid, 256, 0, c->stream>>>(v);
+    }
+    BY_CUDA_LAUNCHED(err, "matmul");
+    return BY_OK;
+}

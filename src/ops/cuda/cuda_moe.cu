@@ -1,0 +1,413 @@
+// cuda_moe.cu - router and experts. Source: model.md section 8.
+//
+// Experts: one kernel sorts the (token, choice) pairs by expert into groups padded to 8 rows and cuts the groups into
+// tiles; the activations are gathered into images; one kernel multiplies by w1 and w3 (a thread holds both outputs of a
+// channel), applies the gate and quantises, writing the images of the second product; one multiplies by w2; the last adds
+// a token's choices in their order. The shared expert runs through the same kernels as an expert of all tokens.
+#include "ops/cuda/cuda_image.cuh"
+
+/* ---- router --------------------------------------------------------------------------------------------------- */
+
+struct router_view {
+    view x, gate, bias, bias_vl, image, idx, weight;
+    float *score; /* [T, E] products, then scores */
+    int k;
+    bool norm_topk;
+    float routed_scale;
+};
+
+__global__ void router_score_kernel(router_view a) {
+    int e = blockIdx.x * 8 + (threadIdx.x >> 5), t = blockIdx.y, lane = threadIdx.x & 31, D = a.x.cols;
+    if (e >= a.gate.rows) return;
+    const unsigned char *x = a.x.row(t), *g = a.gate.row(e);
+    float s = 0;
+    for (int i = lane; i < D; i += 32) s = fmaf(value_at(a.x.dtype, x, D, i), value_at(a.gate.dtype, g, D, i), s);
+    s = warp_sum(s);
+    if (lane == 0) a.score[static_cast<int64_t>(t) * a.gate.rows + e] = s;
+}
+
+/* One warp a token. The k best of score + bias, ties to the lower expert; k rounds over registers. */
+template <int PER> __global__ void router_pick_kernel(router_view a) {
+    int t = blockIdx.x * 4 + (threadIdx.x >> 5), lane = threadIdx.x & 31, E = a.gate.rows;
+    if (t >= a.x.rows) return;
+    const float *bias = a.image.p && a.bias_vl.p && *a.image.i32(t) ? a.bias_vl.f32(0) : a.bias.f32(0);
+    const float *z = a.score + static_cast<int64_t>(t) * E;
+    float g[PER], key[PER];
+#pragma unroll
+    for (int i = 0; i < PER; i++) {
+        int e = i * 32 + lane;
+        float v = e < E ? z[e] : 0;
+        g[i] = sqrtf(v > 20 ? v : log1pf(expf(v)));
+        key[i] = e < E ? g[i] + bias[e] : -INFINITY;
+    }
+    float sum = 0;
+    int32_t *idx = reinterpret_cast<int32_t *>(a.idx.row(t));
+    float *weight = a.weight.f32(t);
+    for (int k = 0; k < a.k; k++) {
+        float best = -INFINITY, score = 0;
+        int at = INT32_MAX;
+#pragma unroll
+        for (int i = 0; i < PER; i++)
+            if (key[i] > best) best = key[i], at = i * 32 + lane, score = g[i];
+        for (int m = 16; m; m >>= 1) {
+            float b2 = __shfl_xor_sync(~0u, best, m), s2 = __shfl_xor_sync(~0u, score, m);
+            int a2 = __shfl_xor_sync(~0u, at, m);
+            if (b2 > best || (b2 == best && a2 < at)) best = b2, at = a2, score = s2;
+        }
+#pragma unroll
+        for (int i = 0; i < PER; i++)
+            if (i * 32 + lane == at) key[i] = -INFINITY;
+        sum += score;
+        if (lane == 0) {
+            idx[k] = at;
+            weight[k] = score;
+        }
+    }
+    __syncwarp();
+    if (lane < a.k) {
+        float w = weight[lane];
+        weight[lane] = (a.norm_topk ? w / (sum + 1e-20f) : w) * a.routed_scale;
+    }
+}
+
+by_status by_cuda_router(by_device *dev, const by_router_args *a, by_err *err) {
+    by_cuda *c = by_cuda_of(dev);
+    int64_t T = a->x.rows, E = a->gate.rows;
+    if (T == 0) return BY_OK;
+    if (E > 1024 || a->k > 32) return BY_FAIL(err, BY_EUNSUPPORTED, "cuda: router: more than 1024 experts or 32 choices");
+    router_view v = {view_of(a->x), view_of(a->gate), view_of(a->bias), view_of(a->bias_vl), view_of(a->row_image),
+                     view_of(a->idx), view_of(a->weight), nullptr, a->k, a->norm_topk, a->routed_scale};
+    size_t bytes = static_cast<size_t>(T * E) * 4;
+    if (a->x.dtype == BY_BF16 && a->gate.dtype == BY_BF16 && a->x.cols % 64 == 0 && c->router_bytes >= bytes) {
+        /* the matrix kernels take scratch of their own, so the scores lie in a buffer that only the router uses */
+        v.score = c->router;
+        by_mem mem = {};
+        mem.dev = dev;
+        mem.ptr = reinterpret_cast<unsigned char *>(c->router);
+        mem.bytes = c->router_bytes;
+        by_matmul_args m = {};
+        m.x = a->x;
+        m.n_parts = m.groups = 1;
+        m.part[0].w.w = a->gate;
+        m.part[0].y = {&mem, 0, E * 4, T, E, BY_F32};
+        BY_TRY(by_cuda_matmul(dev, &m, err));
+    } else {
+        BY_TRY(by_cuda_scratch(c, by_cuda_pad(bytes), err));
+        v.score = by_cuda_take<float>(c, static_cast<size_t>(T * E));
+        router_score_kernel<<<dim3(static_cast<unsigned>((E + 7) / 8), static_cast<unsigned>(T)), 256, 0, c->stream>>>(v);
+    }
+    unsigned blocks = static_cast<unsigned>((T + 3) / 4);
+    if (E <= 128) router_pick_kernel<4><<<blocks, 128, 0, c->stream>>>(v);
+    else if (E <= 384) router_pick_kernel<12><<<blocks, 128, 0, c->stream>>>(v);
+    else router_pick_kernel<32><<<blocks, 128, 0, c->stream>>>(v);
+    BY_CUDA_LAUNCHED(err, "router");
+    return BY_OK;
+}
+
+/* ---- sorting by expert ---------------------------------------------------------------------------------------- */
+
+struct expert_view {
+    const unsigned char *w1, *w3, *w2, *s1, *s3, *s2;
+    int64_t w1_stride, w2_stride, s1_stride, s2_stride;
+};
+struct moe_tile {
+    int32_t expert, row, n; /* first padded row, valid rows */
+};
+struct moe_sort {
+    int32_t *count;  /* [4]: tiles, padded rows */
+    int32_t *place;  /* [T * k] padded row of each choice */
+    int32_t *token;  /* [rows] token of a padded row, -1 = padding */
+    float *weight;   /* [rows] */
+    moe_tile *tiles;
+};
+
+__global__ void __launch_bounds__(1024) moe_sort_kernel(view idx, view weight, int E, int bt, moe_sort o) {
+    __shared__ int32_t count[1024], first[1024], warp_rows[32], warp_tiles[32];
+    int tid = threadIdx.x, lane = tid & 31, w = tid >> 5, k = idx.cols, n = idx.rows * k;
+    depend_launch();
+    depend_wait();
+    count[tid] = 0;
+    __syncthreads();
+    for (int i = tid; i < n; i += 1024) atomicAdd(&count[idx.i32(i / k)[i % k]], 1);
+    __syncthreads();
+    int c = tid < E ? count[tid] : 0, rows = (c + 7) / 8 * 8, tiles = (c + bt - 1) / bt, r = rows, s = tiles;
+    for (int m = 1; m < 32; m *= 2) {
+        int r2 = __shfl_up_sync(~0u, r, m), s2 = __shfl_up_sync(~0u, s, m);
+        if (lane >= m) r += r2, s += s2;
+    }
+    if (lane == 31) warp_rows[w] = r, warp_tiles[w] = s;
+    __syncthreads();
+    for (int i = 0; i < w; i++) r += warp_rows[i], s += warp_tiles[i];
+    first[tid] = r - rows;
+    if (tid == 1023) o.count[0] = s, o.count[1] = r;
+    for (int i = 0; i < tiles; i++) o.tiles[s - tiles + i] = {tid, r - rows + i * bt, min(bt, c - i * bt)};
+    for (int i = c; i < rows; i++) o.token[r - rows + i] = -1, o.weight[r - rows + i] = 0;
+    __syncthreads();
+    count[tid] = 0;
+    __syncthreads();
+    for (int i = tid; i < n; i += 1024) {
+        int e = idx.i32(i / k)[i % k], at = first[e] + atomicAdd(&count[e], 1); /* any order: rows are independent */
+        o.place[i] = at;
+        o.token[at] = i / k;
+        o.weight[at] = weight.f32(i / k)[i % k];
+    }
+}
+
+/* ---- products ------------------------------------------------------------------------------------------------- */
+
+struct moe_args {
+    const expert_view *experts; /* NULL: `shared` */
+    expert_view shared;
+    const moe_tile *tiles; /* NULL: tiles of consecutive rows */
+    const int32_t *n_tiles;
+    const float *weight; /* [rows], NULL: 1 */
+    image x, h;
+    unsigned char *out; /* [rows, D] bf16 */
+    int rows, D, I;
+    float limit;
+    int32_t *flags;
+};
+
+__device__ static bool moe_tile_of(const moe_args &a, int bt, moe_tile &t) {
+    if (a.tiles) {
+        if (static_cast<int>(blockIdx.y) >= *a.n_tiles) return false;
+        t = a.tiles[blockIdx.y];
+    } else {
+        t = {0, static_cast<int>(blockIdx.y) * bt, min(bt, a.rows - static_cast<int>(blockIdx.y) * bt)};
+    }
+    return true;
+}
+
+/* Gate of one channel for the tokens of this thread, then E4M3 per 32 channels, written to the image of the next product.
+ * All threads of the block's warpgroups; `amax` is [GROUPS][4][BT] floats. */
+template <int WT, int GROUPS, int BT>
+__device__ static void gate_and_quantise(const moe_args &a, const moe_tile &t, float (&acc)[BT / 2], int channel, float *amax) {
+    int lane = threadIdx.x & 31, c = lane & 3, group = threadIdx.x / 128, w = threadIdx.x / 32 % 4;
+#pragma unroll
+    for (int i = 0; i < BT / 4; i++) {
+        int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
+        float g = round_to(BY_BF16, acc[j]), u = round_to(BY_BF16, acc[j + 2]);
+        if (a.limit > 0) g = fminf(g, a.limit), u = fmaxf(-a.limit, fminf(u, a.limit));
+        float weight = token < t.n ? a.weight ? a.weight[t.row + token] : 1.0f : 0.0f;
+        float v = token < t.n ? g / (1.0f + __expf(-g)) * u * weight : 0.0f;
+        acc[j] = v;
+        float m = fabsf(v);
+        for (int k = 4; k < 32; k *= 2) m = fmaxf(m, __shfl_xor_sync(~0u, m, k));
+        if (lane < 4) amax[(group * 4 + w) * BT + token] = m;
+    }
+    bar_sync(1, GROUPS * 128);
+    int place = image_place<WT>(channel % kind<WT>::K);
+    unsigned char *to = a.h.p + (static_cast<int64_t>(channel / kind<WT>::K) * kind<WT>::BLOCKS + place / 64) * a.h.block_stride;
+#pragma unroll
+    for (int i = 0; i < BT / 4; i++) {
+        int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
+        if (token >= (t.n + 7) / 8 * 8) continue;
+        const float *m = amax + group * 4 * BT + token;
+        uint32_t b = act8_scale(fmaxf(fmaxf(m[0], m[BT]), fmaxf(m[2 * BT], m[3 * BT])));
+        float q = e4m3_value(e4m3_of(acc[j] * ue8m0_inverse(b))) * ue8m0_value(b);
+        *reinterpret_cast<uint16_t *>(to + image_offset(t.row + token, place % 64)) = bf16_bits(q);
+    }
+}
+
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+__global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) moe_up_kernel(const __grid_constant__ moe_args a) {
+    extern __shared__ unsigned char smem[];
+    __shared__ float amax[GROUPS * 4 * BT];
+    moe_tile t;
+    if (!moe_tile_of(a, BT, t)) return;
+    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem);
+    depend_launch();
+    int stages = a.D / gemm_shape<WT, U, GROUPS, BT, ST>::K;
+    if (threadIdx.x >= GROUPS * 128) {
+        loop.produce(a.x.p + static_cast<int64_t>(t.row) * 128, a.x.block_stride, stages);
+        return;
+    }
+    const expert_view &e = a.experts ? a.experts[t.expert] : a.shared;
+    int channel = (blockIdx.x * GROUPS + threadIdx.x / 128) * 32 + threadIdx.x / 32 % 4 * 8 + (threadIdx.x >> 2 & 7);
+    bool real = channel < a.I;
+    int64_t row = real ? channel : 0, scale_row = WT == W_FP8 ? row / 32 : row;
+    gemm_rows r = {e.w1 + row * e.w1_stride, e.w3 + row * e.w1_stride, e.s1 + scale_row * e.s1_stride,
+                   e.s3 + scale_row * e.s1_stride};
+    float acc[BT / 2] = {};
+    if (!loop.consume(acc, r, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+    if (GROUPS > 1 && (blockIdx.x + 1) * GROUPS * 32 > static_cast<unsigned>(a.I) && !real) t.n = -8; /* nothing to store */
+    gate_and_quantise<WT, GROUPS, BT>(a, t, acc, static_cast<int>(real ? channel : 0), amax);
+}
+
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+__global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) moe_down_kernel(const __grid_constant__ moe_args a) {
+    extern __shared__ unsigned char smem[];
+    moe_tile t;
+    if (!moe_tile_of(a, BT, t)) return;
+    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem);
+    depend_launch();
+    int stages = a.I / gemm_shape<WT, U, GROUPS, BT, ST>::K;
+    if (threadIdx.x >= GROUPS * 128) {
+        loop.produce(a.h.p + static_cast<int64_t>(t.row) * 128, a.h.block_stride, stages);
+        return;
+    }
+    const expert_view &e = a.experts ? a.experts[t.expert] : a.shared;
+    int row = blockIdx.x * GROUPS * 64 + (threadIdx.x >> 5) * 16 + (threadIdx.x >> 2 & 7), c = threadIdx.x & 3;
+    int64_t r0 = min(row, a.D - 1), r1 = min(row + 8, a.D - 1), q0 = WT == W_FP8 ? r0 / 32 : r0, q1 = WT == W_FP8 ? r1 / 32 : r1;
+    gemm_rows r = {e.w2 + r0 * e.w2_stride, e.w2 + r1 * e.w2_stride, e.s2 + q0 * e.s2_stride, e.s2 + q1 * e.s2_stride};
+    float acc[BT / 2] = {};
+    if (!loop.consume(acc, r, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+#pragma unroll
+    for (int i = 0; i < BT / 4; i++) {
+        int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
+        if (token >= t.n) continue;
+        uint16_t *to = reinterpret_cast<uint16_t *>(a.out) + static_cast<int64_t>(t.row + token) * a.D;
+        if (row < a.D) to[row] = bf16_bits(acc[j]);
+        if (row + 8 < a.D) to[row + 8] = bf16_bits(acc[j + 2]);
+    }
+}
+
+__global__ void moe_sum_kernel(const uint16_t *part, const int32_t *place, const uint16_t *shared, int k, int D, view y) {
+    int t = blockIdx.x, i = (blockIdx.y * blockDim.x + threadIdx.x) * 2;
+    depend_launch();
+    depend_wait();
+    if (i >= D) return;
+    float s0 = 0, s1 = 0;
+    auto add = [&](const uint16_t *row) {
+        uint32_t v = *reinterpret_cast<const uint32_t *>(row + i);
+        s0 += __uint_as_float(v << 16);
+        s1 += __uint_as_float(v & 0xffff0000u);
+    };
+    for (int j = 0; j < k; j++) add(part + static_cast<int64_t>(place[t * k + j]) * D);
+    if (shared) add(shared + static_cast<int64_t>(t) * D);
+    *reinterpret_cast<uint32_t *>(y.row(t) + 2 * i) = bf16_bits(s0) | static_cast<uint32_t>(bf16_bits(s1)) << 16;
+}
+
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+static by_status moe_launch(by_cuda *c, const moe_args &a, unsigned tiles, by_err *err) {
+    using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
+    auto up = moe_up_kernel<WT, U, GROUPS, BT, ST, PER_SM>;
+    auto down = moe_down_kernel<WT, U, GROUPS, BT, ST, PER_SM>;
+    BY_TRY(by_cuda_smem(up, shape::BYTES, err));
+    BY_TRY(by_cuda_smem(down, shape::BYTES, err));
+    unsigned up_tiles = static_cast<unsigned>((a.I + GROUPS * 32 - 1) / (GROUPS * 32));
+    unsigned down_tiles = static_cast<unsigned>((a.D + GROUPS * 64 - 1) / (GROUPS * 64));
+    BY_CUDA_TRY(err, by_cuda_chain(c, up, dim3(up_tiles, tiles), shape::THREADS, shape::BYTES, 1, a));
+    BY_CUDA_TRY(err, by_cuda_chain(c, down, dim3(down_tiles, tiles), shape::THREADS, shape::BYTES, 1, a));
+    return BY_OK;
+}
+
+/* Tokens of a tile, from the mean number of rows of an expert. */
+static int moe_bt(int64_t rows, int64_t experts) {
+    int64_t mean = (rows + experts - 1) / experts;
+    return mean <= 2 ? 8 : mean <= 8 ? 16 : mean <= 16 ? 32 : mean <= 40 ? 64 : 128;
+}
+template <int WT> static by_status moe_products(by_cuda *c, const moe_args &a, int bt, unsigned tiles, by_err *err) {
+    switch (bt) {
+    case 8: return moe_launch<WT, 2, 1, 8, 3, 5>(c, a, tiles, err);
+    case 16: return moe_launch<WT, 2, 1, 16, 3, 4>(c, a, tiles, err);
+    case 32: return moe_launch<WT, 2, 1, 32, 3, 3>(c, a, tiles, err);
+    case 64: return moe_launch<WT, 1, 2, 64, 4, 2>(c, a, tiles, err);
+    default: return moe_launch<WT, 1, 2, 128, 4, 1>(c, a, tiles, err);
+    }
+}
+
+/* Device copy of a layer's expert table, made at its first use and dropped when any memory of the device is freed. */
+static by_status expert_table(by_cuda *c, const by_moe_args *a, const expert_view **out, by_err *err) {
+    for (int i = 0; i < c->n_tables; i++) {
+        if (c->tables[i].key != a->experts) continue;
+        *out = static_cast<const expert_view *>(c->tables[i].device);
+        return BY_OK;
+    }
+    if (c->n_tables == BY_CUDA_TABLES) return BY_FAIL(err, BY_ELIMIT, "cuda: more than %d expert tables", BY_CUDA_TABLES);
+    size_t bytes = static_cast<size_t>(a->n_experts) * sizeof(expert_view);
+    expert_view *host = static_cast<expert_view *>(by_alloc(BY_MEM_TENSOR, bytes));
+    if (!host) return BY_FAIL(err, BY_ENOMEM, "out of memory for an expert table");
+    for (int i = 0; i < a->n_experts; i++) {
+        const by_expert *e = &a->experts[i];
+        view w1 = view_of(e->w1.w), w3 = view_of(e->w3.w), w2 = view_of(e->w2.w), s1 = view_of(e->w1.scale),
+             s3 = view_of(e->w3.scale), s2 = view_of(e->w2.scale);
+        assert(w1.stride == w3.stride && s1.stride == s3.stride);
+        host[i] = {w1.p, w3.p, w2.p, s1.p, s3.p, s2.p, w1.stride, w2.stride, s1.stride, s2.stride};
+    }
+    void *device = nullptr;
+    cudaError_t rc = cudaMalloc(&device, bytes);
+    if (rc == cudaSuccess) rc = cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, c->stream);
+    if (rc == cudaSuccess) rc = cudaStreamSynchronize(c->stream);
+    by_free(host);
+    if (rc != cudaSuccess) return by_cuda_fail(err, "expert table", rc);
+    c->allocs++;
+    c->tables[c->n_tables++] = {a->experts, device};
+    *out = static_cast<const expert_view *>(device);
+    return BY_OK;
+}
+
+static bool whole(const by_weight &w, by_dtype dtype) {
+    uintptr_t at = reinterpret_cast<uintptr_t>(w.w.mem->ptr + w.w.off) | static_cast<uintptr_t>(w.w.stride);
+    uintptr_t s = reinterpret_cast<uintptr_t>(w.scale.mem->ptr + w.scale.off) | static_cast<uintptr_t>(w.scale.stride);
+    uintptr_t k = dtype == BY_FP4_ROW ? 256 : 128, word = dtype == BY_FP4_ROW ? 8 : 4;
+    return w.w.dtype == dtype && at % 16 == 0 && s % word == 0 && static_cast<uintptr_t>(w.w.cols) % k == 0;
+}
+/* Whether the tensor cores can run this call; experts of a layer are alike, so the first and last stand for all. */
+static bool moe_fits(const by_moe_args *a) {
+    const by_expert *ends[] = {&a->experts[0], &a->experts[a->n_experts - 1]};
+    if (a->x.dtype != BY_A8 || !a->quant || a->y.dtype != BY_BF16 || a->n_experts > 1024 || a->inner % 32) return false;
+    for (const by_expert *e : ends)
+        if (!whole(e->w1, BY_FP4_ROW) || !whole(e->w3, BY_FP4_ROW) || !whole(e->w2, BY_FP4_ROW)) return false;
+    const by_expert *s = a->shared;
+    return !s || (whole(s->w1, BY_FP8_TILE) && whole(s->w3, BY_FP8_TILE) && whole(s->w2, BY_FP8_TILE));
+}
+
+by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
+    by_cuda *c = by_cuda_of(dev);
+    int64_t T = a->x.rows, k = a->idx.cols, D = a->x.cols, I = a->inner, n = T * k;
+    if (T == 0) return BY_OK;
+    if (!c->wgmma || !moe_fits(a)) return by_cuda_moe_plain(dev, a, err);
+    const expert_view *table = nullptr;
+    BY_TRY(expert_table(c, a, &table, err));
+    int64_t used = a->n_experts < n ? a->n_experts : n;
+    int bt = moe_bt(n, used);
+    int64_t rows = (n + 7 * used + 7) / 8 * 8 + 128, tiles = used + n / bt, all = (T + 255) / 256 * 256;
+    size_t bytes = by_cuda_pad(64) + by_cuda_pad(static_cast<size_t>(n) * 4) + 2 * by_cuda_pad(static_cast<size_t>(rows) * 4) +
+                   by_cuda_pad(static_cast<size_t>(tiles) * sizeof(moe_tile)) + by_cuda_pad(image_bytes(rows, D)) +
+                   by_cuda_pad(image_bytes(rows, I)) + by_cuda_pad(static_cast<size_t>(rows * D) * 2) +
+                   by_cuda_pad(image_bytes(all, D)) + by_cuda_pad(image_bytes(all, I)) + by_cuda_pad(static_cast<size_t>(T * D) * 2);
+    BY_TRY(by_cuda_scratch(c, bytes, err));
+    moe_sort sort = {by_cuda_take<int32_t>(c, 16), by_cuda_take<int32_t>(c, static_cast<size_t>(n)),
+                     by_cuda_take<int32_t>(c, static_cast<size_t>(rows)), by_cuda_take<float>(c, static_cast<size_t>(rows)),
+                     by_cuda_take<moe_tile>(c, static_cast<size_t>(tiles))};
+    moe_args m = {};
+    m.experts = table;
+    m.tiles = sort.tiles;
+    m.n_tiles = sort.count;
+    m.weight = sort.weight;
+    m.x = {by_cuda_take<unsigned char>(c, image_bytes(rows, D)), rows * 128};
+    m.h = {by_cuda_take<unsigned char>(c, image_bytes(rows, I)), rows * 128};
+    m.out = by_cuda_take<unsigned char>(c, static_cast<size_t>(rows * D) * 2);
+    m.rows = static_cast<int>(rows);
+    m.D = static_cast<int>(D);
+    m.I = static_cast<int>(I);
+    m.limit = a->limit;
+    m.flags = c->flags;
+    BY_CUDA_TRY(err, by_cuda_chain(c, moe_sort_kernel, dim3(1), 1024, 0, 1, view_of(a->idx), view_of(a->weight), a->n_experts, bt, sort));
+    make_image<W_FP4>(c, a->x, sort.token, sort.count + 1, rows, m.x);
+    BY_TRY(moe_products<W_FP4>(c, m, bt, static_cast<unsigned>(tiles), err));
+    uint16_t *shared_out = nullptr;
+    if (a->shared) {
+        const by_expert *e = a->shared;
+        view w1 = view_of(e->w1.w), w3 = view_of(e->w3.w), w2 = view_of(e->w2.w), s1 = view_of(e->w1.scale),
+             s3 = view_of(e->w3.scale), s2 = view_of(e->w2.scale);
+        moe_args s = m;
+        s.experts = nullptr;
+        s.shared = {w1.p, w3.p, w2.p, s1.p, s3.p, s2.p, w1.stride, w2.stride, s1.stride, s2.stride};
+        s.tiles = nullptr;
+        s.weight = nullptr;
+        s.x = {by_cuda_take<unsigned char>(c, image_bytes(all, D)), all * 128};
+        s.h = {by_cuda_take<unsigned char>(c, image_bytes(all, I)), all * 128};
+        shared_out = by_cuda_take<uint16_t>(c, static_cast<size_t>(T * D));
+        s.out = reinterpret_cast<unsigned char *>(shared_out);
+        s.rows = static_cast<int>(T);
+        int sbt = T <= 8 ? 8 : T <= 16 ? 16 : T <= 32 ? 32 : T <= 64 ? 64 : 128;
+        make_image<W_FP8>(c, a->x, nullptr, nullptr, (T + 7) / 8 * 8, s.x);
+        BY_TRY(moe_products<W_FP8>(c, s, sbt, static_cast<unsigned>((T + sbt - 1) / sbt), err));
+    }
+    dim3 grid(static_cast<unsigned>(T), static_cast<unsigned>((D / 2 + 255) / 256));
+    BY_CUDA_TRY(err, by_cuda_chain(c, moe_sum_kernel, grid, 256, 0, 1, reinterpret_cast<uint16_t *>(m.out), sort.place,
+                                   shared_out, static_cast<int>(k), static_cast<int>(D), view_of(a->y)));
+    return BY_OK;
+}

@@ -1,0 +1,104 @@
+// cuda_moe_plain.cu - the experts for any dtype and width: one warp an output, expert by expert of each token. For exact
+// numerics and small models; the tensor-core path is in cuda_moe.cu.
+#include "ops/cuda/cuda.cuh"
+
+struct plain_expert {
+    view w[3], s[3]; /* w1, w3, w2 */
+};
+struct moe_plain_view {
+    view x, idx, weight, y;
+    const plain_expert *experts; /* the shared expert, if any, is number n_experts */
+    float *h;                    /* [T, slots, I] */
+    int slots, k, n_experts, inner, act;
+    float limit;
+    bool quant;
+};
+
+__device__ static float any_weight(const view &w, const view &s, int64_t n, int k) {
+    const unsigned char *p = w.row(n);
+    switch (w.dtype) {
+    case BY_FP8_TILE: return e4m3_value(p[k]) * ue8m0_value(s.row(n / 32)[k / 32]);
+    case BY_FP4_ROW: return e2m1_value(p[k / 2] >> (k & 1) * 4 & 15) * ue8m0_value(s.row(n)[k / 32]);
+    case BY_BF16: return bf16_at(p, k);
+    default: return reinterpret_cast<const float *>(p)[k];
+    }
+}
+
+/* Grid: 32 channels, slot, token. 8 warps of 4 channels each; then the gate, and one group of the quantiser. */
+__global__ void moe_plain_up_kernel(moe_plain_view a) {
+    __shared__ float out[2][32];
+    int slot = blockIdx.y, t = blockIdx.z, c0 = blockIdx.x * 32, lane = threadIdx.x & 31, D = a.x.cols;
+    const plain_expert &e = a.experts[slot < a.k ? a.idx.i32(t)[slot] : a.n_experts];
+    const unsigned char *x = a.x.row(t);
+    for (int i = threadIdx.x >> 5; i < 64; i += 8) {
+        int which = i / 32, c = c0 + i % 32;
+        float s = 0;
+        for (int j = lane; c < a.inner && j < D; j += 32)
+            s = fmaf(value_at(a.x.dtype, x, D, j), any_weight(e.w[which], e.s[which], c, j), s);
+        s = warp_sum(s);
+        if (lane == 0) out[which][i % 32] = round_to(a.act, s);
+    }
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    float g = out[0][lane], u = out[1][lane], w = slot < a.k ? a.weight.f32(t)[slot] : 1.0f;
+    if (a.limit > 0) g = fminf(g, a.limit), u = fmaxf(-a.limit, fminf(u, a.limit));
+    float v = c0 + lane < a.inner ? g / (1.0f + expf(-g)) * u * w : 0.0f;
+    if (a.quant) {
+        uint32_t b = act8_scale(warp_max(fabsf(v)));
+        v = e4m3_value(e4m3_of(v * ue8m0_inverse(b))) * ue8m0_value(b);
+    }
+    if (c0 + lane < a.inner) a.h[(static_cast<int64_t>(t) * a.slots + slot) * a.inner + c0 + lane] = v;
+}
+
+__global__ void moe_plain_down_kernel(moe_plain_view a) {
+    int n = blockIdx.x * 8 + (threadIdx.x >> 5), t = blockIdx.y, lane = threadIdx.x & 31;
+    if (n >= a.y.cols) return;
+    float sum = 0;
+    for (int slot = 0; slot < a.slots; slot++) {
+        const plain_expert &e = a.experts[slot < a.k ? a.idx.i32(t)[slot] : a.n_experts];
+        const float *h = a.h + (static_cast<int64_t>(t) * a.slots + slot) * a.inner;
+        float s = 0;
+        for (int j = lane; j < a.inner; j += 32) s = fmaf(h[j], any_weight(e.w[2], e.s[2], n, j), s);
+        sum += round_to(a.act, warp_sum(s));
+    }
+    if (lane == 0) store_value(a.y.dtype, a.y.row(t), n, sum);
+}
+
+static void describe(plain_expert *to, const by_expert *e) {
+    const by_weight *w[] = {&e->w1, &e->w3, &e->w2};
+    for (int i = 0; i < 3; i++) {
+        to->w[i] = view_of(w[i]->w);
+        to->s[i] = view_of(w[i]->scale);
+    }
+}
+
+by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *a, by_err *err) {
+    by_cuda *c = by_cuda_of(dev);
+    int64_t T = a->x.rows, k = a->idx.cols, slots = k + (a->shared ? 1 : 0), D = a->x.cols, I = a->inner;
+    size_t n = static_cast<size_t>(a->n_experts) + 1, h = static_cast<size_t>(T * slots * I);
+    plain_expert *host = static_cast<plain_expert *>(by_alloc_zero(BY_MEM_TENSOR, n * sizeof(plain_expert)));
+    if (!host) return BY_FAIL(err, BY_ENOMEM, "out of memory for an expert table");
+    for (int i = 0; i < a->n_experts; i++) describe(&host[i], &a->experts[i]);
+    if (a->shared) describe(&host[a->n_experts], a->shared);
+    by_status status = by_cuda_scratch(c, by_cuda_pad(n * sizeof(plain_expert)) + by_cuda_pad(h * 4), err);
+    if (status >= 0) {
+        plain_expert *table = by_cuda_take<plain_expert>(c, n);
+        cudaError_t rc = cudaMemcpyAsync(table, host, n * sizeof(plain_expert), cudaMemcpyHostToDevice, c->stream);
+        if (rc == cudaSuccess) rc = cudaStreamSynchronize(c->stream); /* host is pageable and freed below */
+        c->syncs++;
+        if (rc != cudaSuccess) status = by_cuda_fail(err, "expert table", rc);
+        moe_plain_view v = {view_of(a->x), view_of(a->idx), view_of(a->weight), view_of(a->y), table,
+                            by_cuda_take<float>(c, h), static_cast<int>(slots), static_cast<int>(k), a->n_experts, a->inner,
+                            a->y.dtype, a->limit, a->quant};
+        dim3 up(static_cast<unsigned>((I + 31) / 32), static_cast<unsigned>(slots), static_cast<unsigned>(T));
+        dim3 down(static_cast<unsigned>((D + 7) / 8), static_cast<unsigned>(T));
+        if (status >= 0) {
+            moe_plain_up_kernel<<<up, 256, 0, c->stream>>>(v);
+            moe_plain_down_kernel<<<down, 256, 0, c->stream>>>(v);
+        }
+    }
+    by_free(host);
+    if (status < 0) return status;
+    BY_CUDA_LAUNCHED(err, "moe");
+    return BY_OK;
+}

@@ -1,0 +1,379 @@
+// cuda_rows.cu - operators that work on single rows: rotation tables, embedding, norms, quantisation, rotation, and what
+// writes the caches. One block a row (or a row and part of its channels); the row stays in shared memory as fp32.
+#include "ops/cuda/cuda.cuh"
+
+enum { ROW_THREADS = 256 };
+
+// Threads for a row of n channels: enough for one pass over short rows.
+static unsigned row_threads(int64_t n) { return n >= 1024 ? ROW_THREADS : n >= 128 ? 128 : 64; }
+
+__global__ void rope_table_kernel(view pos, int scale, view freq, view cs) {
+    int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+    int half = freq.cols;
+    if (i >= static_cast<int64_t>(pos.rows) * half) return;
+    int64_t t = i / half;
+    int j = static_cast<int>(i % half);
+    float angle = __fmul_rn(static_cast<float>(*pos.i32(t) * scale), freq.f32(0)[j]);
+    float *to = cs.f32(t) + 2 * j;
+    sincosf(angle, &to[1], &to[0]);
+}
+
+by_status by_cuda_rope_table(by_device *dev, const by_rope_table_args *a, by_err *err) {
+    int64_t n = a->pos.rows * a->freq.cols;
+    if (n == 0) return BY_OK;
+    rope_table_kernel<<<static_cast<unsigned>((n + 127) / 128), 128, 0, by_cuda_of(dev)->stream>>>(
+        view_of(a->pos), a->scale, view_of(a->freq), view_of(a->cs));
+    BY_CUDA_LAUNCHED(err, "rope_table");
+    return BY_OK;
+}
+
+__global__ void embed_kernel(view ids, view table, view image, view h, view pre, int m) {
+    int t = blockIdx.x, D = table.cols, id = *ids.i32(t);
+    const view &src = id >= 0 ? table : image;
+    const unsigned char *from = src.row(id >= 0 ? id : -static_cast<int64_t>(id) - 1);
+    for (int i = threadIdx.x; i < D; i += blockDim.x) {
+        float x = value_at(src.dtype, from, D, i);
+        for (int s = 0; s < m; s++) store_value(h.dtype, h.row(t), s * D + i, x);
+    }
+    if (threadIdx.x < static_cast<unsigned>(m)) pre.f32(t)[threadIdx.x] = threadIdx.x == 0;
+}
+
+by_status by_cuda_embed(by_device *dev, const by_embed_args *a, by_err *err) {
+    if (a->h.rows == 0) return BY_OK;
+    embed_kernel<<<static_cast<unsigned>(a->h.rows), row_threads(a->table.cols), 0, by_cuda_of(dev)->stream>>>(
+        view_of(a->ids), view_of(a->table), view_of(a->image), view_of(a->h), view_of(a->pre), a->m);
+    BY_CUDA_LAUNCHED(err, "embed");
+    return BY_OK;
+}
+
+__global__ void rmsnorm_kernel(view x, view norm, view y, view y_a8, float eps) {
+    extern __shared__ float row[];
+    __shared__ float part[32];
+    int t = blockIdx.x, n = x.cols;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) row[i] = value_at(x.dtype, x.row(t), n, i);
+    block_norm(row, norm.p, n, eps, x.dtype, part);
+    if (y.p) block_store_row(y.dtype, y.row(t), row, n);
+    if (y_a8.p) block_store_row(BY_A8, y_a8.row(t), row, n);
+}
+
+/* The same for rows of up to 8 * 4 * 256 channels, kept in registers. */
+__global__ void __launch_bounds__(256) rmsnorm_wide_kernel(view x, view norm, view y, view y_a8, float eps) {
+    __shared__ float part[32];
+    int t = blockIdx.x, n = x.cols;
+    float v[4][8], w[8], s = 0;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        int i = (j * 256 + threadIdx.x) * 8;
+        if (i >= n) break;
+        load8(x.dtype, x.row(t), n, i, v[j]);
+#pragma unroll
+        for (int k = 0; k < 8; k++) s += v[j][k] * v[j][k];
+    }
+    s = block_sum(s, part);
+    float r = 1.0f / sqrtf(s / static_cast<float>(n) + eps);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        int i = (j * 256 + threadIdx.x) * 8;
+        if (i >= n) break;
+        load8(BY_BF16, norm.p, n, i, w);
+#pragma unroll
+        for (int k = 0; k < 8; k++) v[j][k] = round_to(x.dtype, v[j][k] * r * w[k]);
+        if (y.p) store8(y.dtype, y.row(t), i, v[j]);
+        if (y_a8.p) quantise8(y_a8.row(t), n, i, v[j]);
+    }
+}
+
+by_status by_cuda_rmsnorm(by_device *dev, const by_rmsnorm_args *a, by_err *err) {
+    size_t smem = static_cast<size_t>(a->x.cols) * 4;
+    if (a->x.rows == 0) return BY_OK;
+    bool wide = a->x.cols % 256 == 0 && a->x.cols >= 512 && a->x.cols <= 8192 && wide_row(a->x, 16) && wide_row(a->y, 16) &&
+                wide_row(a->y_a8, 8) && wide_row(a->norm, 16);
+    if (wide) {
+        rmsnorm_wide_kernel<<<static_cast<unsigned>(a->x.rows), 256, 0, by_cuda_of(dev)->stream>>>(
+            view_of(a->x), view_of(a->norm), view_of(a->y), view_of(a->y_a8), a->eps);
+        BY_CUDA_LAUNCHED(err, "rmsnorm");
+        return BY_OK;
+    }
+    BY_TRY(by_cuda_smem(rmsnorm_kernel, smem, err));
+    rmsnorm_kernel<<<static_cast<unsigned>(a->x.rows), row_threads(a->x.cols), smem, by_cuda_of(dev)->stream>>>(
+        view_of(a->x), view_of(a->norm), view_of(a->y), view_of(a->y_a8), a->eps);
+    BY_CUDA_LAUNCHED(err, "rmsnorm");
+    return BY_OK;
+}
+
+// One warp a group of 32 channels.
+__global__ void act8_kernel(view x, view y) {
+    int n = x.cols, lane = threadIdx.x & 31;
+    int64_t g = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) >> 5, t = g / (n / 32);
+    if (t >= x.rows) return;
+    g %= n / 32;
+    int i = static_cast<int>(g) * 32 + lane;
+    float v = value_at(x.dtype, x.row(t), n, i);
+    uint32_t b = act8_scale(warp_max(fabsf(v)));
+    y.row(t)[i] = e4m3_of(v * ue8m0_inverse(b));
+    if (lane == 0) y.row(t)[n + g] = static_cast<uint8_t>(b);
+}
+
+by_status by_cuda_act8(by_device *dev, const by_act8_args *a, by_err *err) {
+    int64_t groups = a->x.rows * (a->x.cols / 32);
+    if (groups == 0) return BY_OK;
+    act8_kernel<<<static_cast<unsigned>((groups + 7) / 8), 256, 0, by_cuda_of(dev)->stream>>>(view_of(a->x), view_of(a->y));
+    BY_CUDA_LAUNCHED(err, "act8");
+    return BY_OK;
+}
+
+__global__ void rope_kernel(view x, view cs, int heads, int d) {
+    int t = blockIdx.x, r = cs.cols;
+    const float *rot = cs.f32(t);
+    for (int i = threadIdx.x; i < heads * (r / 2); i += blockDim.x) {
+        int j = i % (r / 2) * 2, at = i / (r / 2) * d + d - r + j;
+        float p = value_at(x.dtype, x.row(t), 0, at), q = value_at(x.dtype, x.row(t), 0, at + 1);
+        store_value(x.dtype, x.row(t), at, __fsub_rn(__fmul_rn(p, rot[j]), __fmul_rn(q, rot[j + 1])));
+        store_value(x.dtype, x.row(t), at + 1, __fadd_rn(__fmul_rn(p, rot[j + 1]), __fmul_rn(q, rot[j])));
+    }
+}
+
+by_status by_cuda_rope(by_device *dev, const by_rope_args *a, by_err *err) {
+    if (a->x.rows == 0) return BY_OK;
+    rope_kernel<<<static_cast<unsigned>(a->x.rows), 256, 0, by_cuda_of(dev)->stream>>>(view_of(a->x), view_of(a->cs), a->heads,
+                                                                                     a->d);
+    BY_CUDA_LAUNCHED(err, "rope");
+    return BY_OK;
+}
+
+__global__ void window_kv_kernel(view x, view norm, view cs, view kv, int rec, float eps) {
+    extern __shared__ float row[];
+    __shared__ float part[32];
+    int t = blockIdx.x, d = x.cols;
+    for (int i = threadIdx.x; i < d; i += blockDim.x) row[i] = value_at(x.dtype, x.row(t), d, i);
+    block_norm(row, norm.p, d, eps, x.dtype, part);
+    block_rotate(row, d, cs.f32(t), cs.cols, 1, x.dtype);
+    block_store_record(rec, kv.row(t), kv.row(t) + (record_scales(rec, kv.row(t), d) - kv.row(t)), row, d);
+}
+
+by_status by_cuda_window_kv(by_device *dev, const by_window_kv_args *a, by_err *err) {
+    size_t smem = static_cast<size_t>(a->x.cols) * 4;
+    if (a->x.rows == 0) return BY_OK;
+    BY_TRY(by_cuda_smem(window_kv_kernel, smem, err));
+    window_kv_kernel<<<static_cast<unsigned>(a->x.rows), row_threads(a->x.cols), smem, by_cuda_of(dev)->stream>>>(
+        view_of(a->x), view_of(a->norm), view_of(a->cs), view_of(a->kv), a->rec, a->eps);
+    BY_CUDA_LAUNCHED(err, "window_kv");
+    return BY_OK;
+}
+
+__global__ void ring_store_kernel(batch_view b, view kv, unsigned char *ring, int64_t slot_stride, int len) {
+    int r = blockIdx.x, s = b.seq[r];
+    if (r < b.row0[s + 1] - len) return;
+    unsigned char *to = ring + b.slot[s] * slot_stride + b.pos[r] % len * kv.stride;
+    const unsigned char *from = kv.row(r);
+    if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | kv.stride) % 4 == 0) {
+        for (int i = threadIdx.x; i < kv.stride / 4; i += blockDim.x)
+            reinterpret_cast<uint32_t *>(to)[i] = reinterpret_cast<const uint32_t *>(from)[i];
+    } else {
+        for (int i = threadIdx.x; i < kv.stride; i += blockDim.x) to[i] = from[i];
+    }
+}
+
+by_status by_cuda_ring_store(by_device *dev, const by_ring_store_args *a, by_err *err) {
+    if (a->batch.n_rows == 0) return BY_OK;
+    ring_store_kernel<<<static_cast<unsigned>(a->batch.n_rows), 128, 0, by_cuda_of(dev)->stream>>>(
+        batch_of(a->batch), view_of(a->kv), a->ring.mem->ptr + a->ring.off, a->ring.slot_stride, a->ring.len);
+    BY_CUDA_LAUNCHED(err, "ring_store");
+    return BY_OK;
+}
+
+struct compress_view {
+    batch_view b;
+    const int32_t *seq, *row;
+    view v, s, norm, latent;
+    unsigned char *tail;
+    int64_t tail_stride;
+    int tail_len, ratio;
+    float eps;
+};
+
+__global__ void compress_kernel(compress_view a) {
+    extern __shared__ float x[];
+    __shared__ float part[32];
+    int e = blockIdx.x, d = a.v.cols, row = a.row[e], seq = a.seq[e];
+    const float *v0 = nullptr, *s0 = nullptr;
+    if (a.ratio == 2) {
+        if (row > a.b.row0[seq]) {
+            v0 = a.v.f32(row - 1);
+            s0 = a.s.f32(row - 1);
+        } else {
+            int place = (a.b.pos[row] - 1) % a.tail_len;
+            v0 = reinterpret_cast<const float *>(a.tail + a.b.slot[seq] * a.tail_stride + static_cast<int64_t>(place) * 8 * d);
+            s0 = v0 + d;
+        }
+    }
+    for (int i = threadIdx.x; i < d; i += blockDim.x) {
+        float v1 = value_at(a.v.dtype, a.v.row(row), d, i);
+        if (a.ratio == 2) {
+            float p = 1.0f / (1.0f + expf(a.s.f32(row)[i] - s0[i]));
+            v1 = round_to(a.latent.dtype, p * v0[i] + (1.0f - p) * v1);
+        }
+        x[i] = v1;
+    }
+    block_norm(x, a.norm.p, d, a.eps, BY_F32, part);
+    block_store_row(a.latent.dtype, a.latent.row(e), x, d);
+}
+
+__global__ void compress_tail_kernel(compress_view a) {
+    int r = blockIdx.x, seq = a.b.seq[r], d = a.v.cols;
+    if (r < a.b.row0[seq + 1] - a.tail_len) return;
+    float *to = reinterpret_cast<float *>(a.tail + a.b.slot[seq] * a.tail_stride +
+                                          static_cast<int64_t>(a.b.pos[r] % a.tail_len) * 8 * d);
+    for (int i = threadIdx.x; i < d; i += blockDim.x) {
+        to[i] = a.v.f32(r)[i];
+        to[d + i] = a.s.f32(r)[i];
+    }
+}
+
+by_status by_cuda_compress(by_device *dev, const by_compress_args *a, by_err *err) {
+    cudaStream_t stream = by_cuda_of(dev)->stream;
+    compress_view v = {batch_of(a->batch), i32_of(a->entries.seq), i32_of(a->entries.row), view_of(a->v), view_of(a->s),
+                       view_of(a->norm), view_of(a->latent), a->tail ? a->tail->ptr + a->tail_off : nullptr,
+                       a->tail_stride, a->tail_len, a->ratio, a->eps};
+    size_t smem = static_cast<size_t>(a->v.cols) * 4;
+    BY_TRY(by_cuda_smem(compress_kernel, smem, err));
+    unsigned threads = row_threads(a->v.cols);
+    if (a->entries.n) compress_kernel<<<static_cast<unsigned>(a->entries.n), threads, smem, stream>>>(v);
+    if (a->ratio == 2 && a->batch.n_rows)
+        compress_tail_kernel<<<static_cast<unsigned>(a->batch.n_rows), threads, 0, stream>>>(v);
+    BY_CUDA_LAUNCHED(err, "compress");
+    return BY_OK;
+}
+
+struct entry_store_view {
+    batch_view b;
+    const int32_t *seq, *idx;
+    view latent, ik, k_norm, cs;
+    pages_view main, index;
+    float eps;
+};
+
+__global__ void entry_store_kernel(entry_store_view a) {
+    extern __shared__ float x[];
+    __shared__ float part[32];
+    int e = blockIdx.x, d = a.latent.cols, ix = a.ik.cols, act = a.latent.dtype;
+    float *k = x + d;
+    const int32_t *table = a.b.blocks + a.seq[e] * a.b.blocks_stride;
+    for (int i = threadIdx.x; i < d; i += blockDim.x) x[i] = value_at(act, a.latent.row(e), d, i);
+    for (int i = threadIdx.x; i < ix; i += blockDim.x) k[i] = value_at(a.ik.dtype, a.ik.row(e), ix, i);
+    __syncthreads();
+    block_rotate(x, d, a.cs.f32(e), a.cs.cols, 1, act);
+    unsigned char *scales = nullptr, *at = page_entry(a.main, table, a.idx[e], d, &scales);
+    block_store_record(a.main.rec, at, at + (record_scales(a.main.rec, at, d) - at), x, d);
+    block_norm(k, a.k_norm.p, ix, a.eps, act, part);
+    block_rotate(k, ix, a.cs.f32(e), a.cs.cols, 1, act);
+    at = page_entry(a.index, table, a.idx[e], ix, &scales);
+    if (a.index.rec != BY_REC_IX4) scales = at + (record_scales(a.index.rec, at, ix) - at);
+    block_store_record(a.index.rec, at, scales, k, ix);
+}
+
+by_status by_cuda_entry_store(by_device *dev, const by_entry_store_args *a, by_err *err) {
+    if (a->entries.n == 0) return BY_OK;
+    size_t smem = static_cast<size_t>(a->latent.cols + a->ik.cols) * 4;
+    BY_TRY(by_cuda_smem(entry_store_kernel, smem, err));
+    entry_store_view v = {batch_of(a->batch), i32_of(a->entries.seq), i32_of(a->entries.idx), view_of(a->latent),
+                          view_of(a->ik), view_of(a->k_norm), view_of(a->cs), pages_of(a->main), pages_of(a->index), a->eps};
+    entry_store_kernel<<<static_cast<unsigned>(a->entries.n), row_threads(a->latent.cols), smem, by_cuda_of(dev)->stream>>>(v);
+    BY_CUDA_LAUNCHED(err, "entry_store");
+    return BY_OK;
+}
+
+__global__ void index_query_kernel(view q, view cs, view out, int heads, int d) {
+    extern __shared__ float x[];
+    int t = blockIdx.x, h = blockIdx.y, act = q.dtype;
+    for (int i = threadIdx.x; i < d; i += blockDim.x) x[i] = value_at(act, q.row(t), 0, h * d + i);
+    __syncthreads();
+    block_rotate(x, d, cs.f32(t), cs.cols, 1, act);
+    if (out.dtype == BY_F32) {
+        for (int i = threadIdx.x; i < d; i += blockDim.x) out.f32(t)[h * d + i] = x[i];
+    } else {
+        unsigned char *at = out.row(static_cast<int64_t>(t) * heads + h);
+        block_store_record(BY_REC_IX4, at, at + d / 2, x, d);
+    }
+}
+
+by_status by_cuda_index_query(by_device *dev, const by_index_query_args *a, by_err *err) {
+    if (a->q.rows == 0) return BY_OK;
+    dim3 grid(static_cast<unsigned>(a->q.rows), static_cast<unsigned>(a->heads));
+    index_query_kernel<<<grid, 64, static_cast<size_t>(a->d) * 4, by_cuda_of(dev)->stream>>>(
+        view_of(a->q), view_of(a->cs), view_of(a->out), a->heads, a->d);
+    BY_CUDA_LAUNCHED(err, "index_query");
+    return BY_OK;
+}
+
+struct engram_view {
+    view grams, mult, prime, base, w, scale, e, row_idx;
+};
+
+// One block a row and n-gram column; every thread hashes for itself.
+__global__ void engram_kernel(engram_view a) {
+    int t = blockIdx.x, col = blockIdx.y, heads = a.prime.cols, d = a.w.cols, cols = gridDim.y;
+    int b = col / heads, h = col % heads;
+    const int32_t *gram = a.grams.i32(t);
+    const int64_t *mult = reinterpret_cast<const int64_t *>(a.mult.p);
+    int64_t x = gram[0] * mult[0];
+    for (int i = 1; i <= b + 1; i++) x ^= gram[i] * mult[i];
+    int64_t row = x % reinterpret_cast<const int64_t *>(a.prime.row(b))[h] +
+                  reinterpret_cast<const int64_t *>(a.base.row(b))[h];
+    if (a.row_idx.p && threadIdx.x == 0) reinterpret_cast<int64_t *>(a.row_idx.row(t))[col] = row;
+    const unsigned char *from = a.w.row(row), *s = a.scale.row(row);
+    unsigned char *to = a.e.row(t);
+    if (a.e.dtype == BY_A8) {
+        for (int i = threadIdx.x; i < d; i += blockDim.x) to[col * d + i] = from[i];
+        for (int i = threadIdx.x; i < d / 32; i += blockDim.x) to[cols * d + col * (d / 32) + i] = s[i];
+    } else {
+        for (int i = threadIdx.x; i < d; i += blockDim.x)
+            store_value(a.e.dtype, to, col * d + i, e4m3_value(from[i]) * ue8m0_value(s[i / 32]));
+    }
+}
+
+by_status by_cuda_engram(by_device *dev, const by_engram_args *a, by_err *err) {
+    if (a->grams.rows == 0) return BY_OK;
+    dim3 grid(static_cast<unsigned>(a->grams.rows), static_cast<unsigned>((a->grams.cols - 1) * a->prime.cols));
+    engram_view v = {view_of(a->grams), view_of(a->mult), view_of(a->prime), view_of(a->base), view_of(a->table.w),
+                     view_of(a->table.scale), view_of(a->e), view_of(a->row_idx)};
+    engram_kernel<<<grid, 64, 0, by_cuda_of(dev)->stream>>>(v);
+    BY_CUDA_LAUNCHED(err, "engram");
+    return BY_OK;
+}
+
+// One block a row and stream: gate from three sums, then the write-back.
+__global__ void engram_gate_kernel(view h, view kv, view qw, view kw, view image, int m, float eps) {
+    __shared__ float part[32];
+    int t = blockIdx.x, s = blockIdx.y, D = h.cols / m;
+    if (image.p && *image.i32(t)) return;
+    const unsigned char *q = qw.row(s), *k = kw.row(s);
+    const float *key = kv.f32(t) + s * D, *value = kv.f32(t) + m * D;
+    float dot = 0, xx = 0, kk = 0;
+    for (int i = threadIdx.x; i < D; i += blockDim.x) {
+        float x = value_at(h.dtype, h.row(t), 0, s * D + i);
+        dot += x * (bf16_at(q, i) * bf16_at(k, i)) * key[i];
+        xx += x * x;
+        kk += key[i] * key[i];
+    }
+    dot = block_sum(dot, part);
+    xx = block_sum(xx, part);
+    kk = block_sum(kk, part);
+    float n = static_cast<float>(D);
+    dot = dot / sqrtf(xx / n + eps) / sqrtf(kk / n + eps) / sqrtf(n);
+    float root = copysignf(sqrtf(fmaxf(fabsf(dot), 1e-6f)), dot), gate = 1.0f / (1.0f + expf(-root));
+    for (int i = threadIdx.x; i < D; i += blockDim.x) {
+        float x = value_at(h.dtype, h.row(t), 0, s * D + i);
+        store_value(h.dtype, h.row(t), s * D + i, x + gate * value[i]);
+    }
+}
+
+by_status by_cuda_engram_gate(by_device *dev, const by_engram_gate_args *a, by_err *err) {
+    if (a->h.rows == 0) return BY_OK;
+    assert(a->kv.dtype == BY_F32);
+    dim3 grid(static_cast<unsigned>(a->h.rows), static_cast<unsigned>(a->m));
+    engram_gate_kernel<<<grid, 256, 0, by_cuda_of(dev)->stream>>>(view_of(a->h), view_of(a->kv), view_of(a->q_weight),
+                                                               view_of(a->k_weight), view_of(a->row_image), a->m, a->eps);
+    BY_CUDA_LAUNCHED(err, "engram_gate");
+    return BY_OK;
+}

@@ -1,0 +1,723 @@
+/* gpu_ops.c - every operator of the cuda backend against the ref backend, on random data over many shapes; then batch
+ * invariance: a row's bits must not depend on the rows beside it. Prints one line a case and a summary; exit code 1 when
+ * a case fails, 77 when the machine has no device. Outputs are poisoned before each run.
+ *
+ * Measures: `diff` = 1 - 2<x,y> / (|x|^2 + |y|^2), and the largest error relative to the largest value. Quantised outputs
+ * are compared as values; where a sum lies next to a rounding boundary a code may fall to the other side, so they have
+ * the wider limits of one step. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/formats.h"
+#include "ops/ops.h"
+
+enum { REF, GPU };
+static by_device *dev[2];
+static int n_cases, n_failed;
+static uint64_t state = 1;
+
+static uint32_t rnd(void) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return (uint32_t)(state >> 32);
+}
+static float uniform(void) { return (float)(rnd() >> 8) * 0x1p-24f; }
+static float normal(void) { return (uniform() + uniform() + uniform() + uniform() - 2.0f) * 1.7320508f; }
+
+static void die(const char *what, const by_err *err) {
+    fprintf(stderr, "gpu_ops: %s: %s\n", what, err->msg);
+    exit(1);
+}
+#define MUST(expr)                                                                                                     \
+    do {                                                                                                               \
+        by_err err_ = {0};                                                                                             \
+        by_err *err = &err_;                                                                                           \
+        if ((expr) < 0) die(#expr, err);                                                                               \
+    } while (0)
+
+/* ---- tensors on both devices ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    by_tensor t[2];
+} pair;
+#define MADE_MAX 65536
+static by_mem *made[MADE_MAX];
+static int n_made;
+
+static pair make(by_dtype dtype, int64_t rows, int64_t cols, const void *bytes) {
+    pair p;
+    int64_t n = rows * by_dtype_row_bytes(dtype, cols);
+    unsigned char *poison = NULL;
+    if (!bytes) {
+        poison = malloc((size_t)n + 1);
+        memset(poison, 0xff, (size_t)n);
+        bytes = poison;
+    }
+    for (int i = 0; i < 2; i++) {
+        by_mem *m = NULL;
+        MUST(by_mem_alloc(&m, dev[i], n > 0 ? (size_t)n : 1, err));
+        if (n) MUST(by_mem_write(m, 0, bytes, (size_t)n, err));
+        made[n_made++] = m;
+        p.t[i] = by_tensor_make(m, 0, dtype, rows, cols);
+    }
+    free(poison);
+    return p;
+}
+static void free_all(void) {
+    while (n_made) by_mem_free(made[--n_made]);
+}
+static const pair none;
+
+/* Random activations: F32, BF16 or A8. */
+static pair acts(by_dtype dtype, int64_t rows, int64_t cols, float scale) {
+    int64_t stride = by_dtype_row_bytes(dtype, cols);
+    unsigned char *b = malloc((size_t)(rows * stride) + 1);
+    float *x = malloc((size_t)cols * 4);
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < cols; i++) x[i] = normal() * scale;
+        unsigned char *p = b + r * stride;
+        if (dtype == BY_A8) by_quant_act8(x, cols, p, p + cols);
+        for (int64_t i = 0; i < cols && dtype != BY_A8; i++) {
+            uint16_t h = by_bf16_of_f32(x[i]);
+            if (dtype == BY_F32) memcpy(p + 4 * i, &x[i], 4);
+            else memcpy(p + 2 * i, &h, 2);
+        }
+    }
+    pair t = make(dtype, rows, cols, b);
+    free(b);
+    free(x);
+    return t;
+}
+static pair i32s(int64_t rows, int64_t cols, const int32_t *v) { return make(BY_I32, rows, cols, v); }
+static pair bytes_of(by_dtype dtype, int64_t rows, int64_t cols, int lo, int hi, bool no_nan) {
+    int64_t n = rows * by_dtype_row_bytes(dtype, cols);
+    unsigned char *b = malloc((size_t)n + 1);
+    for (int64_t i = 0; i < n; i++) {
+        b[i] = (unsigned char)(lo + (int)(rnd() % (uint32_t)(hi - lo + 1)));
+        if (no_nan && (b[i] & 0x7f) == 0x7f) b[i] ^= 1;
+    }
+    pair t = make(dtype, rows, cols, b);
+    free(b);
+    return t;
+}
+typedef struct {
+    by_weight w[2];
+} wpair;
+static wpair weight(by_dtype dtype, int64_t n, int64_t k) {
+    wpair w = {0};
+    pair d, s = none;
+    if (dtype == BY_FP8_TILE) {
+        d = bytes_of(dtype, n, k, 0, 255, true);
+        s = bytes_of(BY_U8, (n + 31) / 32, k / 32, 112, 118, false);
+    } else if (dtype == BY_FP4_ROW) {
+        d = bytes_of(dtype, n, k, 0, 255, false);
+        s = bytes_of(BY_U8, n, k / 32, 117, 122, false);
+    } else {
+        d = acts(dtype, n, k, 0.05f);
+    }
+    for (int i = 0; i < 2; i++) w.w[i] = (by_weight){d.t[i], s.t[i]};
+    return w;
+}
+
+/* ---- comparison ----------------------------------------------------------------------------------------------- */
+
+static unsigned char *download(by_tensor t) {
+    size_t n = (size_t)(t.rows * t.stride);
+    unsigned char *b = malloc(n + 1);
+    if (n) MUST(by_mem_read(b, t.mem, (size_t)t.off, n, err));
+    return b;
+}
+static float value(const by_tensor *t, const unsigned char *b, int64_t r, int64_t i) {
+    const unsigned char *p = b + r * t->stride;
+    float f;
+    uint16_t h;
+    switch (t->dtype) {
+    case BY_F32: memcpy(&f, p + 4 * i, 4); return f;
+    case BY_BF16: memcpy(&h, p + 2 * i, 2); return by_bf16_to_f32(h);
+    case BY_A8: return by_e4m3_to_f32(p[i]) * by_ue8m0_to_f32(p[t->cols + i / 32]);
+    default: return (float)p[i];
+    }
+}
+static void verdict(const char *name, bool ok, double diff, double worst) {
+    n_cases++;
+    n_failed += !ok;
+    printf("%-58s %10.2e %10.2e %s\n", name, diff, worst, ok ? "ok" : "FAILED");
+    fflush(stdout);
+}
+static void compare(const char *name, pair p, double diff_max, double worst_max) {
+    unsigned char *x = download(p.t[REF]), *y = download(p.t[GPU]);
+    double xy = 0, xx = 0, yy = 0, worst = 0, top = 0;
+    bool nan = false;
+    for (int64_t r = 0; r < p.t[REF].rows; r++) {
+        for (int64_t i = 0; i < p.t[REF].cols; i++) {
+            double a = (double)value(&p.t[REF], x, r, i), b = (double)value(&p.t[GPU], y, r, i);
+            nan |= !(fabs(b) <= 1e38);
+            xy += a * b, xx += a * a, yy += b * b;
+            worst = fmax(worst, fabs(a - b));
+            top = fmax(top, fabs(a));
+        }
+    }
+    double diff = xx + yy > 0 ? 1 - 2 * xy / (xx + yy) : 0;
+    worst = top > 0 ? worst / top : worst;
+    verdict(name, !nan && diff <= diff_max && worst <= worst_max, diff, worst);
+    free(x);
+    free(y);
+}
+static void same_bytes(const char *name, pair p, double share) {
+    unsigned char *x = download(p.t[REF]), *y = download(p.t[GPU]);
+    int64_t n = p.t[REF].rows * p.t[REF].stride, bad = 0;
+    for (int64_t i = 0; i < n; i++) bad += x[i] != y[i];
+    double part = n ? (double)bad / (double)n : 0;
+    verdict(name, part <= share, part, 0);
+    free(x);
+    free(y);
+}
+/* Limits by the dtype of the output. */
+static double diff_of(by_dtype t) { return t == BY_F32 ? 1e-10 : t == BY_BF16 ? 1e-5 : 2e-4; }
+static double worst_of(by_dtype t) { return t == BY_F32 ? 2e-5 : t == BY_BF16 ? 1e-2 : 0.08; }
+static void check(const char *name, pair p) { compare(name, p, diff_of(p.t[REF].dtype), worst_of(p.t[REF].dtype)); }
+
+#define NAME(...)                                                                                                      \
+    char name[96];                                                                                                     \
+    snprintf(name, sizeof name, __VA_ARGS__)
+#define BOTH for (int i = 0; i < 2; i++)
+
+/* ---- rows ----------------------------------------------------------------------------------------------------- */
+
+static pair positions(int64_t n, int32_t step, int32_t from) {
+    int32_t *v = malloc((size_t)n * 4);
+    for (int64_t i = 0; i < n; i++) v[i] = from + (int32_t)i * step;
+    pair p = i32s(n, 1, v);
+    free(v);
+    return p;
+}
+static pair rotation(int64_t n, int r) {
+    pair pos = positions(n, 977, 5), freq, cs = make(BY_F32, n, r, NULL);
+    float f[64];
+    for (int j = 0; j < r / 2; j++) f[j] = 1.0f / (float)pow(10000, 2.0 * j / r);
+    freq = make(BY_F32, 1, r / 2, f);
+    BOTH {
+        by_rope_table_args a = {.pos = pos.t[i], .scale = 1, .freq = freq.t[i], .cs = cs.t[i]};
+        MUST(by_op_rope_table(dev[i], &a, err));
+    }
+    return cs;
+}
+static void test_rope_table(void) {
+    pair cs = rotation(513, 64);
+    compare("rope_table 513 x 64", cs, 1e-12, 1e-6);
+    free_all();
+}
+static void test_embed(by_dtype act) {
+    int32_t ids[5] = {3, 0, 6, -1, 2};
+    pair id = i32s(5, 1, ids), table = acts(BY_BF16, 7, 160, 1), image = acts(act, 1, 160, 1), h = make(act, 5, 640, NULL);
+    pair pre = make(BY_F32, 5, 4, NULL);
+    BOTH {
+        by_embed_args a = {id.t[i], table.t[i], image.t[i], h.t[i], pre.t[i], 4};
+        MUST(by_op_embed(dev[i], &a, err));
+    }
+    NAME("embed %s", by_dtype_name(act));
+    same_bytes(name, h, 0);
+    same_bytes("embed: reading weights", pre, 0);
+    free_all();
+}
+static void test_hc(int64_t T, int D, by_dtype act, by_dtype fnt) {
+    int m = 4;
+    pair h = acts(act, T, m * D, 1), pre = acts(BY_F32, T, m, 0.5f), fn = acts(fnt, m * (m + 2), m * D, 0.02f);
+    pair base = acts(BY_F32, 1, m * (m + 2), 0.3f), scale = acts(BY_F32, 1, 3, 1), norm = acts(BY_BF16, 1, D, 1);
+    pair y = make(act, T, D, NULL), a8 = make(BY_A8, T, D, NULL), next = make(BY_F32, T, m, NULL);
+    pair post = make(BY_F32, T, m, NULL), comb = make(BY_F32, T, m * m, NULL), out = acts(act, T, D, 1);
+    BOTH {
+        by_hc_mix_args a = {h.t[i], pre.t[i], fn.t[i], base.t[i], scale.t[i], norm.t[i], y.t[i], a8.t[i], next.t[i], post.t[i],
+                            comb.t[i], m, 20, 1e-20f, 1e-6f};
+        MUST(by_op_hc_mix(dev[i], &a, err));
+    }
+    NAME("hc_mix T %d D %d %s, fn %s: y", (int)T, D, by_dtype_name(act), by_dtype_name(fnt));
+    check(name, y);
+    check("  y_a8", a8);
+    compare("  next_pre", next, 1e-10, 1e-4);
+    compare("  post", post, 1e-10, 1e-4);
+    compare("  comb", comb, 1e-10, 1e-4);
+    int32_t pick[3] = {(int32_t)T - 1, 0, (int32_t)T / 2};
+    pair rows = i32s(3, 1, pick), closed = make(act, 3, D, NULL);
+    BOTH {
+        by_hc_close_args c = {h.t[i], pre.t[i], norm.t[i], rows.t[i], closed.t[i], m, 1e-20f};
+        MUST(by_op_hc_close(dev[i], &c, err));
+        by_hc_post_args p = {h.t[i], out.t[i], post.t[REF], comb.t[REF], m};
+        p.post = i ? post.t[GPU] : post.t[REF];
+        p.comb = i ? comb.t[GPU] : comb.t[REF];
+        MUST(by_op_hc_post(dev[i], &p, err));
+    }
+    check("  hc_close", closed);
+    check("  hc_post", h);
+    free_all();
+}
+static void test_rows(int64_t T, int K, by_dtype act) {
+    pair x = acts(act, T, K, 1), norm = acts(BY_BF16, 1, K, 1), y = make(act, T, K, NULL), a8 = make(BY_A8, T, K, NULL);
+    pair q = make(BY_A8, T, K, NULL);
+    BOTH {
+        by_act8_args e = {x.t[i], q.t[i]};
+        MUST(by_op_act8(dev[i], &e, err));
+        by_rmsnorm_args a = {x.t[i], norm.t[i], y.t[i], a8.t[i], 1e-20f};
+        MUST(by_op_rmsnorm(dev[i], &a, err));
+    }
+    NAME("act8 T %d K %d %s", (int)T, K, by_dtype_name(act));
+    same_bytes(name, q, 0);
+    check("  rmsnorm", y);
+    check("  rmsnorm a8", a8);
+    free_all();
+}
+static void test_rope(int64_t T, int heads, int d, int r, by_dtype act) {
+    pair x = acts(act, T, heads * d, 1), cs = rotation(T, r);
+    BOTH {
+        by_rope_args a = {x.t[i], cs.t[i], heads, d};
+        MUST(by_op_rope(dev[i], &a, err));
+    }
+    NAME("rope T %d heads %d d %d %s", (int)T, heads, d, by_dtype_name(act));
+    check(name, x);
+    free_all();
+}
+
+/* ---- matmul --------------------------------------------------------------------------------------------------- */
+
+static void test_matmul(int64_t T, int64_t N, int64_t K, int groups, by_dtype xt, by_dtype wt, by_dtype yt, bool two) {
+    pair x = acts(xt, T, K * groups, 1), y = make(yt, T, N, NULL), z = make(yt, T, 96, NULL);
+    wpair w = weight(wt, N, K), v = weight(wt, 96, K);
+    BOTH {
+        by_matmul_args a = {.x = x.t[i], .n_parts = two ? 2 : 1, .groups = groups};
+        a.part[0].w = w.w[i], a.part[0].y = y.t[i];
+        a.part[1].w = v.w[i], a.part[1].y = z.t[i];
+        MUST(by_op_matmul(dev[i], &a, err));
+    }
+    NAME("matmul T %d N %d K %d G %d %s x %s -> %s", (int)T, (int)N, (int)K, groups, by_dtype_name(xt), by_dtype_name(wt),
+         by_dtype_name(yt));
+    compare(name, y, yt == BY_F32 ? 1e-10 : 1e-5, yt == BY_F32 ? 1e-5 : 5e-3);
+    if (two) compare("  second part", z, yt == BY_F32 ? 1e-10 : 1e-5, yt == BY_F32 ? 1e-5 : 5e-3);
+    free_all();
+}
+/* Rows of one call against the same rows in calls of other sizes, on the device alone: bit for bit. The backend promises it
+ * up to 256 rows and from 257 on (see cuda_matmul.cu). */
+static void invariance(int64_t N, int64_t K, by_dtype xt, by_dtype wt, bool few) {
+    static const int some[] = {1, 2, 8, 9, 16, 24, 32, 50, 64}, many[] = {257, 300, 600, 1100};
+    const int *sizes = few ? some : many;
+    size_t n_sizes = few ? sizeof some / sizeof *some : sizeof many / sizeof *many;
+    int64_t T = few ? 256 : 2304;
+    pair x = acts(xt, T, K, 1), y = make(BY_F32, T, N, NULL), z = make(BY_F32, T, N, NULL);
+    wpair w = weight(wt, N, K);
+    by_matmul_args a = {.x = x.t[GPU], .n_parts = 1, .groups = 1};
+    a.part[0].w = w.w[GPU], a.part[0].y = y.t[GPU];
+    MUST(by_op_matmul(dev[GPU], &a, err));
+    int64_t r = 0;
+    for (size_t i = 0; i < n_sizes; i++) {
+        a.x = by_tensor_rows(x.t[GPU], r, sizes[i]);
+        a.part[0].y = by_tensor_rows(z.t[GPU], r, sizes[i]);
+        MUST(by_op_matmul(dev[GPU], &a, err));
+        r += sizes[i];
+    }
+    unsigned char *p = download(y.t[GPU]), *q = download(z.t[GPU]);
+    int64_t bad = 0, at = 0;
+    for (size_t s = 0; s < n_sizes; s++) {
+        int64_t here = 0;
+        for (int64_t i = 0; i < sizes[s] * N; i++) here += memcmp(p + 4 * (at * N + i), q + 4 * (at * N + i), 4) != 0;
+        if (here) printf("    size %d: %lld of %lld differ\n", sizes[s], (long long)here, (long long)(sizes[s] * N));
+        bad += here;
+        at += sizes[s];
+    }
+    NAME("invariance matmul N %d K %d %s x %s, %s rows", (int)N, (int)K, by_dtype_name(xt), by_dtype_name(wt),
+         few ? "few" : "many");
+    verdict(name, bad == 0, (double)bad, 0);
+    free(p);
+    free(q);
+    free_all();
+}
+
+/* ---- caches --------------------------------------------------------------------------------------------------- */
+
+/* A step of `n` sequences: sequence s has rows[s] rows from position pos0[s]. */
+typedef struct {
+    by_batch b[2];
+    int32_t T, n;
+    int32_t row0[9], pos0[9];
+} step;
+static step make_step(int n, const int32_t *rows, const int32_t *pos0, int blocks) {
+    step s = {.n = n};
+    int32_t pos[4096], seq[4096], image[4096], slot[8], table[8 * 4096];
+    for (int i = 0; i < n; i++) {
+        s.row0[i] = s.T;
+        s.pos0[i] = pos0[i];
+        slot[i] = (i * 5 + 2) % 8;
+        for (int32_t r = 0; r < rows[i]; r++, s.T++) pos[s.T] = pos0[i] + r, seq[s.T] = i, image[s.T] = (int32_t)(rnd() % 4 == 0);
+        for (int k = 0; k < blocks; k++) table[i * blocks + k] = 1 + (k * n + (n - 1 - i));
+    }
+    s.row0[n] = s.T;
+    pair p = i32s(s.T, 1, pos), q = i32s(s.T, 1, seq), im = i32s(s.T, 1, image), r0 = i32s(n + 1, 1, s.row0);
+    pair p0 = i32s(n, 1, pos0), sl = i32s(n, 1, slot), tb = i32s(n, blocks, table);
+    BOTH s.b[i] = (by_batch){s.T, n, p.t[i], q.t[i], im.t[i], r0.t[i], p0.t[i], sl.t[i], tb.t[i]};
+    return s;
+}
+
+static void test_window_and_ring(int d, by_rec rec, by_dtype act) {
+    int32_t rows[3] = {1, 40, 5}, pos0[3] = {1000, 0, 30};
+    step s = make_step(3, rows, pos0, 1);
+    int64_t bytes = by_rec_bytes(rec, d), slot = bytes * 20 + 64;
+    pair x = acts(act, s.T, d, 1), norm = acts(BY_BF16, 1, d, 1), cs = rotation(s.T, d / 2 < 64 ? d / 2 : 64);
+    pair kv = make(BY_U8, s.T, bytes, NULL), ring = bytes_of(BY_U8, 1, 64 + 8 * slot, 7, 7, false);
+    BOTH {
+        by_window_kv_args a = {x.t[i], norm.t[i], cs.t[i], kv.t[i], rec, 1e-20f};
+        MUST(by_op_window_kv(dev[i], &a, err));
+    }
+    NAME("window_kv d %d rec %d %s", d, (int)rec, by_dtype_name(act));
+    if (rec == BY_REC_F32) {
+        pair v = kv;
+        BOTH v.t[i].dtype = BY_F32, v.t[i].cols = d;
+        compare(name, v, 1e-10, 2e-5);
+    } else {
+        same_bytes(name, kv, 0.02);
+    }
+    unsigned char *same = download(kv.t[REF]);
+    MUST(by_mem_write(kv.t[GPU].mem, 0, same, (size_t)(s.T * bytes), err));
+    free(same);
+    BOTH {
+        by_ring_store_args a = {s.b[i], kv.t[i], {ring.t[i].mem, 64, slot, 20, rec}};
+        MUST(by_op_ring_store(dev[i], &a, err));
+    }
+    same_bytes("  ring_store", ring, 0);
+    free_all();
+}
+static void test_compress(int d, int ratio, by_dtype act) {
+    int32_t rows[4] = {1, 9, 4, 1}, pos0[4] = {7, 0, 5, 4};
+    step s = make_step(4, rows, pos0, 1);
+    int32_t seq[16], idx[16], row[16], n = 0;
+    for (int q = 0; q < 4; q++)
+        for (int32_t r = 0; r < rows[q]; r++)
+            if ((pos0[q] + r + 1) % ratio == 0) seq[n] = q, idx[n] = (pos0[q] + r) / ratio, row[n++] = s.row0[q] + r;
+    pair es = i32s(n, 1, seq), ei = i32s(n, 1, idx), er = i32s(n, 1, row), norm = acts(BY_BF16, 1, d, 1);
+    pair v = acts(ratio == 1 ? act : BY_F32, s.T, d, 1), g = acts(BY_F32, s.T, d, 1), latent = make(act, n, d, NULL);
+    int64_t stride = 7 * 8 * d;
+    pair tail = acts(BY_F32, 1, 8 * stride / 4, 1);
+    BOTH {
+        by_compress_args a = {.batch = s.b[i], .entries = {n, es.t[i], ei.t[i], er.t[i]}, .v = v.t[i], .s = g.t[i],
+                              .norm = norm.t[i], .latent = latent.t[i], .tail = tail.t[i].mem, .tail_off = 0,
+                              .tail_stride = stride, .tail_len = 7, .ratio = ratio, .eps = 1e-20f};
+        MUST(by_op_compress(dev[i], &a, err));
+    }
+    NAME("compress d %d ratio %d %s", d, ratio, by_dtype_name(act));
+    check(name, latent);
+    same_bytes("  tail", tail, 0);
+    free_all();
+}
+static void test_entry_store(int d, int ix, by_rec main, by_rec index, by_dtype act) {
+    int32_t rows[2] = {3, 2}, pos0[2] = {20, 8};
+    step s = make_step(2, rows, pos0, 8);
+    int32_t seq[5] = {0, 0, 0, 1, 1}, idx[5] = {20, 21, 22, 8, 9}, row[5] = {0, 1, 2, 3, 4};
+    pair es = i32s(5, 1, seq), ei = i32s(5, 1, idx), er = i32s(5, 1, row), k_norm = acts(BY_BF16, 1, ix, 1);
+    pair latent = acts(act, 5, d, 1), ik = acts(act, 5, ix, 1), cs = rotation(5, ix / 2 < 64 ? ix / 2 : 64);
+    int64_t mb = by_rec_bytes(main, d) * 4, ib = by_rec_bytes(index, ix) * 4, block = (mb + ib + 63) / 64 * 64;
+    pair pool = bytes_of(BY_U8, 1, block * 20, 9, 9, false);
+    BOTH {
+        by_entry_store_args a = {s.b[i], {5, es.t[i], ei.t[i], er.t[i]}, latent.t[i], ik.t[i], k_norm.t[i], cs.t[i],
+                                 {pool.t[i].mem, ib, block, 4, main}, {pool.t[i].mem, 0, block, 4, index}, 1e-20f};
+        MUST(by_op_entry_store(dev[i], &a, err));
+    }
+    NAME("entry_store d %d ix %d rec %d/%d %s", d, ix, (int)main, (int)index, by_dtype_name(act));
+    same_bytes(name, pool, main == BY_REC_F32 ? 0.05 : 0.01);
+    free_all();
+}
+
+/* ---- index and attention -------------------------------------------------------------------------------------- */
+
+/* A pool whose index part holds random keys: 4-bit with sane scales, or fp32. */
+static pair key_pool(by_rec rec, int64_t d, int per_block, int64_t block, int n_blocks, int64_t off) {
+    unsigned char *b = calloc(1, (size_t)(block * n_blocks));
+    for (int k = 0; k < n_blocks; k++) {
+        unsigned char *p = b + k * block + off;
+        for (int e = 0; e < per_block; e++) {
+            float x[512];
+            for (int64_t i = 0; i < d; i++) x[i] = normal() * (rnd() % 8 == 0 ? 4 : 1);
+            if (rec == BY_REC_IX4) by_quant_ix4(x, d, p + e * (d / 2), p + per_block * (d / 2) + e * (d / 32));
+            else if (rec == BY_REC_FP4) by_quant_kv4(x, d, p + e * by_rec_bytes(rec, d), p + e * by_rec_bytes(rec, d) + d / 2);
+            else if (rec == BY_REC_FP8) by_quant_act8(x, d, p + e * by_rec_bytes(rec, d), p + e * by_rec_bytes(rec, d) + d);
+            else memcpy(p + e * 4 * d, x, (size_t)d * 4);
+        }
+    }
+    pair t = make(BY_U8, 1, block * n_blocks, b);
+    free(b);
+    return t;
+}
+/* The device's own scores must lead to its own selection. */
+static bool selection_holds(const float *score, int n, const int32_t *sel, int topk, const int32_t *cand, int size) {
+    if (n <= topk) return sel[0] == -1;
+    char *in = calloc(1, (size_t)n + 1);
+    int allowed = 0, count = sel[0];
+    bool ok = true;
+    for (int i = 0; i < n; i++) {
+        bool inside = !cand || cand[0] < 0;
+        for (int k = 0; !inside && k < cand[0]; k++) inside = i / size == cand[1 + k];
+        in[i] = inside;
+        allowed += inside;
+    }
+    ok = count == (allowed < topk ? allowed : topk);
+    for (int i = 0; ok && i < count; i++) {
+        ok = sel[1 + i] >= 0 && sel[1 + i] < n && in[sel[1 + i]] == 1 && (i == 0 || sel[1 + i] > sel[i]);
+        if (ok) in[sel[1 + i]] = 2;
+    }
+    float least = INFINITY;
+    int least_at = -1;
+    for (int i = 0; i < n; i++)
+        if (in[i] == 2 && score[i] <= least) least = score[i], least_at = i;
+    for (int i = 0; ok && i < n; i++)
+        if (in[i] == 1 && (score[i] > least || (score[i] == least && i < least_at))) ok = false;
+    free(in);
+    return ok;
+}
+static void test_select(int heads, int d, by_rec rec, by_dtype act, int base, int topk, int cand_blocks, bool round) {
+    int32_t rows[3] = {2, 1, 3}, pos0[3] = {base, 5, base / 3};
+    int per = 64, n_blocks = (base + 8) / per + 2, size = 8;
+    step s = make_step(3, rows, pos0, n_blocks);
+    int64_t block = by_rec_bytes(rec, d) * per + 128;
+    block = (block + 63) / 64 * 64;
+    pair pool = key_pool(rec, d, per, block, 3 * n_blocks + 1, 0), cs = rotation(s.T, 64 < d / 2 ? 64 : d / 2);
+    by_dtype qt = rec == BY_REC_IX4 ? BY_IX4 : BY_F32;
+    pair q = acts(act, s.T, heads * d, 1), out = qt == BY_IX4 ? make(qt, s.T * heads, d, NULL) : make(qt, s.T, heads * d, NULL);
+    BOTH {
+        by_index_query_args a = {q.t[i], cs.t[i], out.t[i], heads, d};
+        MUST(by_op_index_query(dev[i], &a, err));
+    }
+    NAME("index_query heads %d d %d %s", heads, d, by_dtype_name(act));
+    if (qt == BY_IX4) same_bytes(name, out, 0.01);
+    else compare(name, out, 1e-10, 1e-5);
+    unsigned char *same = download(out.t[REF]);
+    MUST(by_mem_write(out.t[GPU].mem, 0, same, (size_t)(out.t[GPU].rows * out.t[GPU].stride), err));
+    free(same);
+    int n_max = base + 3;
+    pair w = acts(act, s.T, heads, 1), sel = make(BY_I32, s.T, 1 + topk, NULL), cand = make(BY_I32, s.T, 1 + cand_blocks, NULL);
+    pair scores = make(BY_F32, s.T, n_max, NULL);
+    for (int mode = BY_CAND_NONE; mode <= BY_CAND_INSIDE; mode++) {
+        BOTH {
+            by_index_select_args a = {.batch = s.b[i], .q = out.t[i], .weights = w.t[i], .scale = 0x1p-6f,
+                                      .keys = {pool.t[i].mem, 0, block, per, rec}, .sel = sel.t[i], .cand = cand.t[i],
+                                      .mode = (by_candidates)mode, .heads = heads, .d = d, .ratio = 1, .topk = topk,
+                                      .cand_blocks = cand_blocks, .cand_block_size = size, .round_bf16 = round,
+                                      .n_entries_max = n_max, .scores = scores.t[i]};
+            if (i == GPU || base < 5000) MUST(by_op_index_select(dev[i], &a, err));
+        }
+        unsigned char *sc[2] = {download(scores.t[REF]), download(scores.t[GPU])};
+        int32_t *sl = (int32_t *)(void *)download(sel.t[GPU]), *cd = (int32_t *)(void *)download(cand.t[GPU]);
+        int32_t *cr = (int32_t *)(void *)download(cand.t[REF]);
+        double worst = 0, top = 1e-9;
+        bool holds = true;
+        for (int t = 0; t < s.T; t++) {
+            int seq = t < 2 ? 0 : t < 3 ? 1 : 2, n = pos0[seq] + (t - s.row0[seq]) + 1;
+            const float *x = (const float *)(void *)sc[REF] + (int64_t)t * n_max, *y = (const float *)(void *)sc[GPU] + (int64_t)t * n_max;
+            for (int i = 0; i < n && base < 5000; i++) {
+                if (isinf(x[i]) && x[i] == y[i]) continue;
+                worst = fmax(worst, fabs((double)x[i] - (double)y[i])), top = fmax(top, fabs((double)x[i]));
+            }
+            const int32_t *cand_row = mode == BY_CAND_INSIDE ? cd + t * (1 + cand_blocks) : NULL;
+            holds = holds && selection_holds(y, n, sl + t * (1 + topk), topk, cand_row, size);
+            if (mode == BY_CAND_SOURCE && (n + size - 1) / size <= cand_blocks) holds = holds && cd[t * (1 + cand_blocks)] == -1;
+        }
+        snprintf(name, sizeof name, "  index_select n %d topk %d mode %d: scores, selection", n_max, topk, mode);
+        verdict(name, holds && worst / top < (round ? 5e-3 : 2e-6), holds ? 0 : 1, worst / top);
+        if (mode == BY_CAND_SOURCE && base < 5000) {
+            /* candidate blocks agree with ref but for near ties; then both go on with ref's */
+            int bad = 0, all = 0;
+            for (int t = 0; t < s.T; t++) {
+                int32_t *x = cr + t * (1 + cand_blocks), *y = cd + t * (1 + cand_blocks);
+                bad += x[0] != y[0];
+                for (int k = 0; k < x[0]; k++, all++) bad += x[1 + k] != y[1 + k];
+            }
+            verdict("  candidate blocks", bad <= all / 10, bad, all);
+            MUST(by_mem_write(cand.t[GPU].mem, 0, cr, (size_t)(s.T * (1 + cand_blocks)) * 4, err));
+        }
+        free(sc[0]), free(sc[1]), free(sl), free(cd), free(cr);
+    }
+    free_all();
+}
+static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec main, int base, int topk, bool entries, bool all) {
+    int32_t rows[3] = {1, 5, 2}, pos0[3] = {base, 0, base / 2 + 61};
+    int per = 32, n_blocks = (base + 70) / per + 2, window = 128;
+    step s = make_step(3, rows, pos0, n_blocks);
+    int64_t wb = by_rec_bytes(win, d), mb = by_rec_bytes(main, d), slot = wb * 134, block = (mb * per + 127) / 128 * 128;
+    pair ring = key_pool(win, d, 134, slot, 8, 0), pool = key_pool(main, d, per, block, 3 * n_blocks + 1, 0);
+    pair kv = key_pool(win, d, s.T, wb * s.T, 1, 0), q = acts(act, s.T, heads * d, 0.5f), cs = rotation(s.T, 64 < d / 2 ? 64 : d / 2);
+    BOTH kv.t[i].rows = s.T, kv.t[i].cols = wb, kv.t[i].stride = wb;
+    int32_t *sel = malloc((size_t)(s.T * (1 + topk)) * 4);
+    for (int t = 0; t < s.T; t++) {
+        int seq = t < 1 ? 0 : t < 6 ? 1 : 2, n = pos0[seq] + (t - s.row0[seq]) + 1;
+        int32_t *to = sel + t * (1 + topk), k = 0;
+        for (int i = 0; i < n && k < topk; i++)
+            if (n - i <= topk - k || rnd() % (uint32_t)n < (uint32_t)topk) to[++k] = i;
+        to[0] = n <= topk ? -1 : k;
+    }
+    pair sl = i32s(s.T, 1 + topk, sel), sink = acts(BY_F32, 1, heads, 1), o = make(act == BY_F32 ? BY_F32 : BY_A8, s.T, heads * d, NULL);
+    free(sel);
+    (void)all;
+    BOTH {
+        by_attention_args a = {.batch = s.b[i], .q = q.t[i], .cs = cs.t[i], .kv = kv.t[i],
+                               .ring = {ring.t[i].mem, 0, slot, 134, win}, .sel = sl.t[i], .sink = sink.t[i], .o = o.t[i],
+                               .heads = heads, .d = d, .window = window, .ratio = 1, .scale = 1.0f / sqrtf((float)d)};
+        if (entries) a.main = (by_pages){pool.t[i].mem, 0, block, per, main};
+        MUST(by_op_attention(dev[i], &a, err));
+    }
+    NAME("attention heads %d d %d %s rec %d/%d base %d topk %d%s", heads, d, by_dtype_name(act), (int)win, (int)main, base, topk,
+         entries ? "" : " window only");
+    compare(name, o, act == BY_F32 ? 1e-10 : 1e-3, act == BY_F32 ? 2e-5 : 0.1);
+    free_all();
+}
+
+/* ---- experts -------------------------------------------------------------------------------------------------- */
+
+static void test_router(int64_t T, int E, int k, int D, by_dtype act, by_dtype gt) {
+    pair x = acts(act, T, D, 1), gate = acts(gt, E, D, 0.05f), bias = acts(BY_F32, 1, E, 0.2f), vl = acts(BY_F32, 1, E, 0.2f);
+    int32_t im[512];
+    for (int t = 0; t < T; t++) im[t] = t % 3 == 1;
+    pair image = i32s(T, 1, im), idx = make(BY_I32, T, k, NULL), w = make(BY_F32, T, k, NULL);
+    BOTH {
+        by_router_args a = {x.t[i], gate.t[i], bias.t[i], vl.t[i], image.t[i], idx.t[i], w.t[i], k, true, 1.5f};
+        MUST(by_op_router(dev[i], &a, err));
+    }
+    NAME("router T %d E %d k %d D %d %s x %s", (int)T, E, k, D, by_dtype_name(act), by_dtype_name(gt));
+    same_bytes(name, idx, 0.002);
+    compare("  weights", w, 1e-6, 1e-2);
+    free_all();
+}
+static void test_moe(int64_t T, int D, int I, int E, int k, by_dtype xt, by_dtype wt, bool shared, bool quant) {
+    by_dtype yt = xt == BY_A8 ? BY_BF16 : BY_F32;
+    pair x = acts(xt, T, D, 1), y = make(yt, T, D, NULL), w = acts(BY_F32, T, k, 0.3f);
+    int32_t *idx = malloc((size_t)(T * k) * 4);
+    for (int64_t t = 0; t < T; t++)
+        for (int j = 0; j < k; j++) {
+            bool again = true;
+            while (again) {
+                idx[t * k + j] = (int32_t)(rnd() % (uint32_t)(rnd() % 3 ? E : (E + 2) / 3));
+                again = false;
+                for (int q = 0; q < j; q++) again |= idx[t * k + q] == idx[t * k + j];
+            }
+        }
+    pair ids = i32s(T, k, idx);
+    by_expert *e[2] = {calloc((size_t)E + 1, sizeof(by_expert)), calloc((size_t)E + 1, sizeof(by_expert))};
+    for (int n = 0; n <= E; n++) {
+        by_dtype t = n < E ? wt : wt == BY_FP4_ROW ? BY_FP8_TILE : wt;
+        wpair w1 = weight(t, I, D), w3 = weight(t, I, D), w2 = weight(t, D, I);
+        BOTH e[i][n] = (by_expert){w1.w[i], w3.w[i], w2.w[i]};
+    }
+    BOTH {
+        by_moe_args a = {x.t[i], ids.t[i], w.t[i], e[i], E, shared ? &e[i][E] : NULL, y.t[i], I, 10, quant};
+        MUST(by_op_moe(dev[i], &a, err));
+    }
+    NAME("moe T %d D %d I %d E %d k %d %s x %s%s%s", (int)T, D, I, E, k, by_dtype_name(xt), by_dtype_name(wt),
+         shared ? " shared" : "", quant ? " quant" : "");
+    /* a code of the inner quantiser that falls to the other side moves an output by up to 2^-4 of one term */
+    compare(name, y, quant ? 2e-5 : 1e-9, quant ? 2e-2 : 1e-4);
+    free(idx);
+    free_all();
+    free(e[0]);
+    free(e[1]);
+}
+static void test_engram(int64_t T, by_dtype et) {
+    int64_t mult[4] = {76632096046245, 4839876093313, 35959672319349, 73987337458391}, prime[24], base[24], rows = 0;
+    for (int i = 0; i < 24; i++) prime[i] = 97 + 2 * i, base[i] = rows, rows += prime[i];
+    int32_t *g = malloc((size_t)T * 16);
+    for (int64_t i = 0; i < T * 4; i++) g[i] = (int32_t)(rnd() % 99092);
+    pair grams = i32s(T, 4, g), m = make(BY_I64, 1, 4, mult), p = make(BY_I64, 3, 8, prime), b = make(BY_I64, 3, 8, base);
+    pair w = bytes_of(BY_FP8_ROW, rows, 256, 0, 255, true), s = bytes_of(BY_U8, rows, 8, 112, 118, false);
+    pair e = make(et, T, 24 * 256, NULL), r = make(BY_I64, T, 24, NULL);
+    BOTH {
+        by_engram_args a = {grams.t[i], m.t[i], p.t[i], b.t[i], {w.t[i], s.t[i]}, e.t[i], r.t[i]};
+        MUST(by_op_engram(dev[i], &a, err));
+    }
+    NAME("engram T %d %s", (int)T, by_dtype_name(et));
+    same_bytes(name, e, 0);
+    same_bytes("  rows", r, 0);
+    free(g);
+    free_all();
+}
+static void test_engram_gate(int64_t T, int D, by_dtype act) {
+    pair h = acts(act, T, 4 * D, 1), kv = acts(BY_F32, T, 5 * D, 1), q = acts(BY_BF16, 4, D, 1), k = acts(BY_BF16, 4, D, 1);
+    int32_t im[64];
+    for (int t = 0; t < T; t++) im[t] = t % 4 == 3;
+    pair image = i32s(T, 1, im);
+    BOTH {
+        by_engram_gate_args a = {h.t[i], kv.t[i], q.t[i], k.t[i], image.t[i], 4, 1e-20f};
+        MUST(by_op_engram_gate(dev[i], &a, err));
+    }
+    NAME("engram_gate T %d D %d %s", (int)T, D, by_dtype_name(act));
+    check(name, h);
+    free_all();
+}
+
+static void all_matmuls(void) {
+    static const int sizes[] = {1, 7, 8, 9, 16, 31, 33, 64, 65, 129, 300};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        test_matmul(sizes[i], 192, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, true);
+        test_matmul(sizes[i], 200, 320, 1, BY_BF16, BY_BF16, BY_F32, true);
+    }
+    test_matmul(5, 1792, 5120, 1, BY_A8, BY_FP8_TILE, BY_BF16, false);
+    test_matmul(70, 512, 1280, 1, BY_A8, BY_FP8_TILE, BY_F32, false);
+    test_matmul(400, 20000, 128, 1, BY_A8, BY_FP8_TILE, BY_BF16, false);
+    test_matmul(33, 1024, 512, 8, BY_A8, BY_FP8_TILE, BY_BF16, false);
+    test_matmul(700, 1024, 256, 4, BY_A8, BY_FP8_TILE, BY_F32, false);
+    test_matmul(40, 384, 1024, 1, BY_BF16, BY_BF16, BY_F32, true);
+    test_matmul(9, 96, 96, 1, BY_F32, BY_FP8_TILE, BY_F32, true);
+    test_matmul(9, 96, 64, 2, BY_F32, BY_BF16, BY_F32, false);
+    test_matmul(3, 64, 96, 1, BY_A8, BY_FP4_ROW, BY_BF16, false);
+    test_matmul(3, 50, 33, 1, BY_F32, BY_F32, BY_F32, false);
+    for (int few = 0; few < 2; few++) {
+        invariance(1792, 5120, BY_A8, BY_FP8_TILE, few);
+        invariance(8192, 256, BY_A8, BY_FP8_TILE, few);
+        invariance(20000, 256, BY_A8, BY_FP8_TILE, few);
+        invariance(640, 1024, BY_BF16, BY_BF16, few);
+    }
+}
+
+int main(void) {
+    by_err err = {0};
+    by_device_opts opts = {.backend = BY_BACKEND_CUDA};
+    by_status status = by_device_open(&dev[GPU], &opts, &err);
+    if (status == BY_EUNSUPPORTED) {
+        printf("skipped: %s\n", err.msg);
+        return 77;
+    }
+    if (status < 0) die("open", &err);
+    opts.backend = BY_BACKEND_REF;
+    MUST(by_device_open(&dev[REF], &opts, err));
+    printf("%s against %s\n%-58s %10s %10s\n", by_device_name(dev[GPU]), by_device_name(dev[REF]), "case", "diff", "worst");
+    test_rope_table();
+    for (int i = 0; i < 2; i++) {
+        by_dtype act = i ? BY_F32 : BY_BF16;
+        test_embed(act);
+        test_hc(1, 128, act, BY_F32), test_hc(19, 192, act, BY_BF16), test_hc(70, 160, act, BY_F32);
+        test_rows(7, 5120, act), test_rows(33, 96, act);
+        test_rope(5, 3, 96, 32, act), test_rope(2, 64, 512, 64, act);
+        test_window_and_ring(512, BY_REC_FP8, act), test_window_and_ring(64, BY_REC_F32, act);
+        test_compress(512, 1, act), test_compress(512, 2, act), test_compress(64, 2, act);
+        test_entry_store(512, 128, BY_REC_FP4, BY_REC_IX4, act), test_entry_store(64, 32, BY_REC_F32, BY_REC_F32, act);
+        test_entry_store(512, 128, BY_REC_FP8, BY_REC_IX4, act);
+        test_select(4, 32, BY_REC_F32, act, 300, 16, 8, false), test_select(4, 64, BY_REC_IX4, act, 700, 32, 40, true);
+        test_attention(4, 64, act, BY_REC_FP8, BY_REC_FP4, 300, 40, true, false);
+        test_attention(2, 96, act, BY_REC_F32, BY_REC_F32, 200, 64, true, false);
+        test_engram_gate(5, 320, act);
+    }
+    test_hc(3, 5120, BY_BF16, BY_F32), test_hc(130, 1024, BY_BF16, BY_F32);
+    test_select(32, 128, BY_REC_IX4, BY_BF16, 2500, 512, 100, true);
+    test_select(32, 128, BY_REC_IX4, BY_BF16, 2500, 512, 100, false);
+    test_select(32, 128, BY_REC_IX4, BY_BF16, 30000, 512, 2048, true);
+    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 1000, 512, true, false);
+    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 77, 512, true, false);
+    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP8, 700, 100, true, false);
+    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 300, 512, false, false);
+    test_router(9, 8, 2, 64, BY_F32, BY_F32), test_router(50, 384, 6, 5120, BY_BF16, BY_BF16), test_router(5, 600, 8, 96, BY_BF16, BY_F32);
+    test_engram(6, BY_A8), test_engram(3, BY_F32);
+    all_matmuls();
+    test_moe(5, 64, 32, 4, 2, BY_F32, BY_FP4_ROW, true, false), test_moe(5, 64, 64, 4, 2, BY_F32, BY_FP4_ROW, true, true);
+    test_moe(9, 96, 64, 6, 2, BY_A8, BY_FP4_ROW, true, true);
+    test_moe(1, 256, 512, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(20, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
+    test_moe(30, 512, 256, 16, 3, BY_A8, BY_FP4_ROW, false, true), test_moe(60, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
+    test_moe(150, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(40, 768, 1280, 4, 2, BY_A8, BY_FP4_ROW, true, true);
+    test_moe(500, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(3, 5120, 2304, 8, 6, BY_A8, BY_FP4_ROW, true, true);
+    printf("%d cases, %d failed\n", n_cases, n_failed);
+    by_device_close(dev[REF]);
+    by_device_close(dev[GPU]);
+    return n_failed ? 1 : 0;
+}
