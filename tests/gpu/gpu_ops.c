@@ -267,6 +267,18 @@ static void test_rows(int64_t T, int K, by_dtype act) {
     check("  rmsnorm a8", a8);
     free_all();
 }
+static void test_gather(void) {
+    int32_t pick[4] = {5, 0, 0, 6};
+    pair rows = i32s(4, 1, pick), x = acts(BY_A8, 7, 96, 1), y = make(BY_A8, 4, 96, NULL), p = acts(BY_F32, 7, 4, 1);
+    pair q = make(BY_F32, 4, 4, NULL);
+    BOTH {
+        by_gather_rows_args a = {.rows = rows.t[i], .n_parts = 2, .part = {{x.t[i], y.t[i]}, {p.t[i], q.t[i]}}};
+        MUST(by_op_gather_rows(dev[i], &a, err));
+    }
+    same_bytes("gather_rows a8", y, 0);
+    same_bytes("  f32", q, 0);
+    free_all();
+}
 static void test_rope(int64_t T, int heads, int d, int r, by_dtype act) {
     pair x = acts(act, T, heads * d, 1), cs = rotation(T, r);
     BOTH {
@@ -374,11 +386,14 @@ static void test_window_and_ring(int d, by_rec rec, by_dtype act) {
     } else {
         same_bytes(name, kv, 0.02);
     }
+    int32_t lowest[3] = {0, 33, 31};
+    pair from = i32s(3, 1, lowest);
     unsigned char *same = download(kv.t[REF]);
     MUST(by_mem_write(kv.t[GPU].mem, 0, same, (size_t)(s.T * bytes), err));
     free(same);
     BOTH {
-        by_ring_store_args a = {s.b[i], kv.t[i], {ring.t[i].mem, 64, slot, 20, rec}};
+        by_ring_store_args a = {.batch = s.b[i], .kv = kv.t[i], .ring = {ring.t[i].mem, 64, slot, 20, rec}};
+        if (rec == BY_REC_FP8) a.from = from.t[i];
         MUST(by_op_ring_store(dev[i], &a, err));
     }
     same_bytes("  ring_store", ring, 0);
@@ -534,7 +549,7 @@ static void test_select(int heads, int d, by_rec rec, by_dtype act, int base, in
     }
     free_all();
 }
-static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec main, int base, int topk, bool entries, bool all) {
+static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec main, int base, int topk, bool entries, bool all) { /* all: with a lowest visible position */
     int32_t rows[3] = {1, 5, 2}, pos0[3] = {base, 0, base / 2 + 61};
     int per = 32, n_blocks = (base + 70) / per + 2, window = 128;
     step s = make_step(3, rows, pos0, n_blocks);
@@ -552,11 +567,13 @@ static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec ma
     }
     pair sl = i32s(s.T, 1 + topk, sel), sink = acts(BY_F32, 1, heads, 1), o = make(act == BY_F32 ? BY_F32 : BY_A8, s.T, heads * d, NULL);
     free(sel);
-    (void)all;
+    int32_t lowest[3] = {base - 20, 0, base};
+    pair from = i32s(3, 1, lowest);
     BOTH {
         by_attention_args a = {.batch = s.b[i], .q = q.t[i], .cs = cs.t[i], .kv = kv.t[i],
                                .ring = {ring.t[i].mem, 0, slot, 134, win}, .sel = sl.t[i], .sink = sink.t[i], .o = o.t[i],
                                .heads = heads, .d = d, .window = window, .ratio = 1, .scale = 1.0f / sqrtf((float)d)};
+        if (all) a.from = from.t[i];
         if (entries) a.main = (by_pages){pool.t[i].mem, 0, block, per, main};
         MUST(by_op_attention(dev[i], &a, err));
     }
@@ -671,19 +688,22 @@ static void all_matmuls(void) {
     }
 }
 
-int main(void) {
-    by_err err = {0};
+/* `quick`: small shapes only, for runs under a memory checker. */
+int main(int argc, char **argv) {
+    bool quick = argc > 1 && strcmp(argv[1], "quick") == 0;
+    by_err why = {0};
     by_device_opts opts = {.backend = BY_BACKEND_CUDA};
-    by_status status = by_device_open(&dev[GPU], &opts, &err);
+    by_status status = by_device_open(&dev[GPU], &opts, &why);
     if (status == BY_EUNSUPPORTED) {
-        printf("skipped: %s\n", err.msg);
+        printf("skipped: %s\n", why.msg);
         return 77;
     }
-    if (status < 0) die("open", &err);
+    if (status < 0) die("open", &why);
     opts.backend = BY_BACKEND_REF;
     MUST(by_device_open(&dev[REF], &opts, err));
     printf("%s against %s\n%-58s %10s %10s\n", by_device_name(dev[GPU]), by_device_name(dev[REF]), "case", "diff", "worst");
     test_rope_table();
+    test_gather();
     for (int i = 0; i < 2; i++) {
         by_dtype act = i ? BY_F32 : BY_BF16;
         test_embed(act);
@@ -696,15 +716,23 @@ int main(void) {
         test_entry_store(512, 128, BY_REC_FP8, BY_REC_IX4, act);
         test_select(4, 32, BY_REC_F32, act, 300, 16, 8, false), test_select(4, 64, BY_REC_IX4, act, 700, 32, 40, true);
         test_attention(4, 64, act, BY_REC_FP8, BY_REC_FP4, 300, 40, true, false);
-        test_attention(2, 96, act, BY_REC_F32, BY_REC_F32, 200, 64, true, false);
+        test_attention(2, 96, act, BY_REC_F32, BY_REC_F32, 200, 64, true, true);
         test_engram_gate(5, 320, act);
     }
-    test_hc(3, 5120, BY_BF16, BY_F32), test_hc(130, 1024, BY_BF16, BY_F32);
+    if (quick) {
+        test_matmul(9, 192, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, true), test_matmul(70, 192, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, true);
+        test_matmul(300, 192, 320, 1, BY_BF16, BY_BF16, BY_F32, false);
+        test_moe(20, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(150, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
+        test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 77, 512, true, true);
+        test_select(32, 128, BY_REC_IX4, BY_BF16, 700, 512, 40, true);
+        goto done;
+    }
+    test_hc(3, 5120, BY_BF16, BY_F32), test_hc(130, 1024, BY_BF16, BY_F32), test_hc(5, 1024, BY_F32, BY_F32);
     test_select(32, 128, BY_REC_IX4, BY_BF16, 2500, 512, 100, true);
     test_select(32, 128, BY_REC_IX4, BY_BF16, 2500, 512, 100, false);
     test_select(32, 128, BY_REC_IX4, BY_BF16, 30000, 512, 2048, true);
     test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 1000, 512, true, false);
-    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 77, 512, true, false);
+    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 77, 512, true, true);
     test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP8, 700, 100, true, false);
     test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 300, 512, false, false);
     test_router(9, 8, 2, 64, BY_F32, BY_F32), test_router(50, 384, 6, 5120, BY_BF16, BY_BF16), test_router(5, 600, 8, 96, BY_BF16, BY_F32);
@@ -716,6 +744,7 @@ int main(void) {
     test_moe(30, 512, 256, 16, 3, BY_A8, BY_FP4_ROW, false, true), test_moe(60, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
     test_moe(150, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(40, 768, 1280, 4, 2, BY_A8, BY_FP4_ROW, true, true);
     test_moe(500, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(3, 5120, 2304, 8, 6, BY_A8, BY_FP4_ROW, true, true);
+done:
     printf("%d cases, %d failed\n", n_cases, n_failed);
     by_device_close(dev[REF]);
     by_device_close(dev[GPU]);

@@ -390,8 +390,18 @@ __device__ static inline float4 remote_f32x4(uint32_t addr) {
                  : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(addr) : "memory");
     return v;
 }
-__device__ static inline void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+__device__ static inline void cluster_sync() { /* threads of a warp need not arrive together */
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+__device__ static inline uint32_t cluster_size() {
+    uint32_t n;
+    asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(n));
+    return n;
+}
+__device__ static inline uint32_t cluster_rank() {
+    uint32_t n;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(n));
+    return n;
 }
 
 #endif

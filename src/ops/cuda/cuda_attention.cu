@@ -18,6 +18,7 @@ struct attention_view {
     int ring_len, ring_rec;
     pages_view main;
     const float *sink;
+    const int32_t *from; /* [sequences], NULL: 0 */
     int heads, d, window, ratio;
     float scale;
 };
@@ -31,8 +32,8 @@ struct row_keys {
 __device__ static row_keys keys_of(const attention_view &a, int t) {
     row_keys k;
     int pos = a.b.pos[t], seq = a.b.seq[t];
-    k.first = max(pos - a.window + 1, 0);
-    k.n_window = pos - k.first + 1;
+    k.first = max(pos - a.window + 1, a.from ? a.from[seq] : 0);
+    k.n_window = max(pos - k.first + 1, 0);
     k.pos0 = a.b.pos0[seq];
     k.row0 = a.b.row0[seq];
     k.ring = a.ring + a.b.slot[seq] * a.ring_stride;
@@ -117,6 +118,8 @@ constexpr int HEADS = 64, WIDTH = 512, TILE = 64, SPLIT = 4, BLOCK = TILE * 128;
 constexpr int TILE_BYTES = TILE * WIDTH * 2;
 constexpr int SMEM_Q = 0, SMEM_K = HEADS * WIDTH * 2, SMEM_P = SMEM_K + 2 * TILE_BYTES, SMEM_STAT = SMEM_P + HEADS * TILE * 2;
 constexpr int SMEM_BYTES = SMEM_STAT + 6 * HEADS * 4 + 1024;
+constexpr int PITCH = WIDTH + 8; /* floats of a row of o when it is exchanged, over the key tiles and p */
+static_assert(HEADS * PITCH * 4 <= 2 * TILE_BYTES + HEADS * TILE * 2, "o fits over the key tiles and p");
 constexpr float DOWN = 0x1p-8f; /* keys are kept times this, so that E2M1 times an E4M3 scale stays inside bf16's exponents */
 } // namespace
 
@@ -211,7 +214,7 @@ __device__ static void store_heads(const attention_view &a, int t, uint32_t base
 #pragma unroll
         for (int g = 0; g < WIDTH / 128; g++) {
             int i = g * 128 + lane * 4, j = i - (WIDTH - r);
-            uint32_t off = static_cast<uint32_t>(h * WIDTH + i) * 4;
+            uint32_t off = static_cast<uint32_t>(h * PITCH + i) * 4;
             float4 p[SPLIT];
 #pragma unroll
             for (int s = 0; s < SPLIT; s++) p[s] = remote_f32x4(at[s] + off);
@@ -360,13 +363,13 @@ __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(256, 1) attentio
         if (c == 0 && wg == 0) total[h] = l;
         factor[e] = exp2f(top[e] - all);
     }
-    /* o [64][512] fp32 over the two key tiles, which nobody reads any more */
+    /* o [64][512] fp32 over the key tiles and p, which nobody reads any more */
     float *out = reinterpret_cast<float *>(smem + SMEM_K);
 #pragma unroll
     for (int i = 0; i < 32; i++) {
 #pragma unroll
         for (int e = 0; e < 2; e++)
-            *reinterpret_cast<float2 *>(out + (row + 8 * e) * WIDTH + wg * 256 + i * 8 + c * 2) =
+            *reinterpret_cast<float2 *>(out + (row + 8 * e) * PITCH + wg * 256 + i * 8 + c * 2) =
                 make_float2(o[4 * i + 2 * e] * factor[e], o[4 * i + 2 * e + 1] * factor[e]);
     }
     cluster_sync();
@@ -379,7 +382,7 @@ by_status by_cuda_attention(by_device *dev, const by_attention_args *a, by_err *
     if (a->q.rows == 0) return BY_OK;
     attention_view v = {batch_of(a->batch), view_of(a->q), view_of(a->cs), view_of(a->kv), view_of(a->sel), view_of(a->o),
                         a->ring.mem->ptr + a->ring.off, a->ring.slot_stride, a->ring.len, a->ring.rec, pages_of(a->main),
-                        reinterpret_cast<const float *>(a->sink.mem->ptr + a->sink.off), a->heads, a->d, a->window, a->ratio,
+                        reinterpret_cast<const float *>(a->sink.mem->ptr + a->sink.off), i32_of(a->from), a->heads, a->d, a->window, a->ratio,
                         a->scale};
     uintptr_t at = reinterpret_cast<uintptr_t>(v.q.p) | static_cast<uintptr_t>(v.q.stride) |
                    reinterpret_cast<uintptr_t>(v.cs.p) | static_cast<uintptr_t>(v.cs.stride) | reinterpret_cast<uintptr_t>(v.kv.p) |

@@ -111,8 +111,13 @@ struct gemm_rows {
 template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
     using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
     uint32_t x, w, s, full, empty; /* shared memory: images, weights, scales, barriers */
+    uint32_t peers, rank, rank0;   /* blocks of the cluster that share the images (1: none); this one; the first of them */
 
-    __device__ explicit gemm_loop(unsigned char *smem) {
+    /* share: the blocks of the cluster multiply the same tokens over the same k: each fetches a part of the images for all. */
+    __device__ gemm_loop(unsigned char *smem, bool share) {
+        peers = share ? cluster_size() : 1;
+        rank = share ? cluster_rank() : 0;
+        rank0 = share ? 0 : cluster_rank();
         uint32_t base = (smem_addr(smem) + 1023) & ~1023u;
         x = base;
         w = x + ST * shape::X;
@@ -122,16 +127,21 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
         if (threadIdx.x == 0) {
             for (int i = 0; i < ST; i++) {
                 mbar_init(full + i * 8, 1);
-                mbar_init(empty + i * 8, GROUPS * 4);
+                mbar_init(empty + i * 8, static_cast<int>(GROUPS * 4 * peers));
             }
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
         __syncthreads();
+        if (peers > 1) cluster_sync();
+    }
+    /* At the end of the kernel, all threads: nobody leaves while others still write here. */
+    __device__ void leave() const {
+        if (peers > 1) cluster_sync();
     }
 
-    /* The extra warps: bring the tokens' images once the kernels before are done. `at` is the first block at the first
-     * token. */
-    __device__ void produce(const unsigned char *at, int64_t block_stride, int stages) const {
+    /* The extra warps: bring the images of `rows` tokens (a multiple of 8) once the kernels before are done. `at` is the
+     * first block at the first token. */
+    __device__ void produce(const unsigned char *at, int64_t block_stride, int rows, int stages) const {
         if constexpr (shape::TRADE) {
 #ifdef BY_HAS_WGMMA
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
@@ -139,13 +149,15 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
         }
         if (threadIdx.x != shape::CONSUMERS) return;
         depend_wait();
-        int st = 0;
-        uint32_t parity = 1;
+        int st = 0, all = rows * 128 * kind<WT>::BLOCKS * U;
+        uint32_t parity = 1, n = static_cast<uint32_t>(rows) / 8, first = n * rank / peers * 1024, bytes = n * (rank + 1) / peers * 1024 - first;
         for (int it = 0; it < stages; it++) {
             if (it >= ST) mbar_wait(empty + st * 8, parity);
-            mbar_expect(full + st * 8, shape::X);
+            mbar_expect(full + st * 8, all);
             for (int b = 0; b < kind<WT>::BLOCKS * U; b++) {
-                bulk_load(x + st * shape::X + b * BT * 128, at, BT * 128, full + st * 8);
+                uint32_t to = x + st * shape::X + b * BT * 128 + first;
+                if (peers == 1) bulk_load(to, at, static_cast<int>(bytes), full + st * 8);
+                else if (bytes) bulk_load_all(to, at + first, static_cast<int>(bytes), full + st * 8, (1u << peers) - 1);
                 at += block_stride;
             }
             if (++st == ST) st = 0, parity ^= 1;
@@ -172,8 +184,9 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
         }
     }
 
-    /* acc (zeros before) becomes the product of all stages. Returns false when a scale was out of range. */
-    __device__ bool consume(float (&acc)[BT / 2], gemm_rows r, int stages) const {
+    /* acc (zeros before) becomes the product of all stages with the first N tokens. Returns false when a scale was out of
+     * range. */
+    template <int N> __device__ bool consume(float (&acc)[N / 2], gemm_rows r, int stages) const {
         constexpr int H = kind<WT>::STEPS, CH = kind<WT>::CHUNKS, ROW = shape::CONSUMERS * 16;
         int tid = threadIdx.x, c = tid & 3;
         bool bad = false;
@@ -212,10 +225,10 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
                 if (u == 0) mbar_wait(full + st * 8, parity);
                 wgmma_fence();
 #pragma unroll
-                for (int i = 0; i < H; i++) wgmma<BT>(acc, a[0][i], desc + place(u, 0, i));
+                for (int i = 0; i < H; i++) wgmma<N>(acc, a[0][i], desc + place(u, 0, i));
                 wgmma_commit();
                 wgmma_wait<1>(); /* the half before is done with its image and with a[1] */
-                if (u == 0 && it > 0 && tid % 32 == 0) mbar_arrive(empty + ahead * 8);
+                if (u == 0 && it > 0) release(empty + ahead * 8);
                 if constexpr (CH == 2) { /* bf16: operands are the loaded words, so not before a[1] is free */
                     load_shared16(q0 + 4, at + 2 * ROW);
                     load_shared16(q1 + 4, at + 3 * ROW);
@@ -223,7 +236,7 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
                 expand<WT>(a[1], q0 + 2 * CH, q1 + 2 * CH, m0, m1);
                 wgmma_fence();
 #pragma unroll
-                for (int i = 0; i < H; i++) wgmma<BT>(acc, a[1][i], desc + place(u, 1, i));
+                for (int i = 0; i < H; i++) wgmma<N>(acc, a[1][i], desc + place(u, 1, i));
                 wgmma_commit();
                 wgmma_wait<1>(); /* a[0] is free */
             }
@@ -238,9 +251,16 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
         cp_wait<0>();
         if constexpr (kind<WT>::SCALES) {
 #pragma unroll
-            for (int i = 0; i < BT / 2; i++) acc[i] *= 0x1p20f;
+            for (int i = 0; i < N / 2; i++) acc[i] *= 0x1p20f;
         }
         return !bad;
+    }
+
+    /* One arrival of this warp at the barrier of every block that writes here. Without a branch: one between matrix
+     * instructions makes the compiler serialise them. */
+    __device__ void release(uint32_t bar) const {
+        uint32_t lane = threadIdx.x & 31;
+        if (lane < peers) mbar_arrive_remote(bar, rank0 + lane);
     }
 
     /* Descriptor offset (16-byte units) of instruction i of a half of unit u. */

@@ -15,21 +15,19 @@ struct hc_view {
     bool wide; /* rows allow 16-byte accesses, four streams, width a multiple of 256 */
 };
 
-// v[i] summed over the warp for i = lane: 31 exchanges for 32 sums.
-__device__ static float warp_sum_each(float (&v)[VALUES], int lane) {
+// v[i] summed over the warp for i = lane: 31 exchanges for 32 sums. (Recursion, so that v stays in registers.)
+template <int M = 16> __device__ static inline float warp_sum_each(float (&v)[VALUES], int lane) {
 #pragma unroll
-    for (int m = 16; m; m >>= 1) {
-#pragma unroll
-        for (int i = 0; i < m; i++) {
-            float send = lane & m ? v[i] : v[i + m], keep = lane & m ? v[i + m] : v[i];
-            v[i] = keep + __shfl_xor_sync(~0u, send, m);
-        }
+    for (int i = 0; i < M; i++) {
+        float send = lane & M ? v[i] : v[i + M], keep = lane & M ? v[i + M] : v[i];
+        v[i] = keep + __shfl_xor_sync(~0u, send, M);
     }
+    if constexpr (M > 1) return warp_sum_each<M / 2>(v, lane);
     return v[0];
 }
 
-// Each warp takes one token at a time; lanes take pairs of channels; fn's chunk lies in shared memory.
-template <int N> __global__ void __launch_bounds__(PART_WARPS * 32) hc_part_kernel(hc_view a) {
+// Each warp takes TOK tokens at a time; lanes take pairs of channels; fn's chunk lies in shared memory.
+template <int N, int TOK> __global__ void __launch_bounds__(PART_WARPS * 32) hc_part_kernel(hc_view a) {
     extern __shared__ float2 fn[]; /* [n][CHUNK / 2] */
     int n = N ? N : a.m * (a.m + 2), c0 = blockIdx.x * CHUNK, mD = a.h.cols, lane = threadIdx.x & 31;
     if (a.fn.dtype == BY_F32 && a.wide) {
@@ -49,34 +47,42 @@ template <int N> __global__ void __launch_bounds__(PART_WARPS * 32) hc_part_kern
         }
     }
     __syncthreads();
-    int t0 = blockIdx.y * a.tokens_per_block;
-    for (int t = t0 + (threadIdx.x >> 5); t < t0 + a.tokens_per_block && t < a.h.rows; t += PART_WARPS) {
-        float v[VALUES] = {};
-        float2 hs[CHUNK / 64];
+    int t0 = blockIdx.y * a.tokens_per_block, end = min(t0 + a.tokens_per_block, a.h.rows);
+    for (int t = t0 + (threadIdx.x >> 5) * TOK; t < end; t += PART_WARPS * TOK) {
+        float v[TOK][VALUES] = {};
+        float2 hs[TOK][CHUNK / 64];
 #pragma unroll
-        for (int i = 0; i < CHUNK / 64; i++) {
-            int c = c0 + 2 * (i * 32 + lane);
-            hs[i] = {0, 0};
-            if (c < mD && a.h.dtype == BY_BF16 && a.wide) {
-                uint32_t w = *reinterpret_cast<const uint32_t *>(a.h.row(t) + 2 * c);
-                hs[i] = {__uint_as_float(w << 16), __uint_as_float(w & 0xffff0000u)};
-            } else if (c < mD) {
-                hs[i] = {value_at(a.h.dtype, a.h.row(t), 0, c), value_at(a.h.dtype, a.h.row(t), 0, c + 1)};
+        for (int k = 0; k < TOK; k++) {
+            const unsigned char *h = a.h.row(min(t + k, end - 1));
+#pragma unroll
+            for (int i = 0; i < CHUNK / 64; i++) {
+                int c = c0 + 2 * (i * 32 + lane);
+                hs[k][i] = {0, 0};
+                if (c < mD && a.h.dtype == BY_BF16 && a.wide) {
+                    uint32_t w = *reinterpret_cast<const uint32_t *>(h + 2 * c);
+                    hs[k][i] = {__uint_as_float(w << 16), __uint_as_float(w & 0xffff0000u)};
+                } else if (c < mD) {
+                    hs[k][i] = {value_at(a.h.dtype, h, 0, c), value_at(a.h.dtype, h, 0, c + 1)};
+                }
             }
         }
 #pragma unroll
-        for (int q = 0; q < CHUNK / 64; q++) {
-            int i = q * 32 + lane;
-            float2 x = hs[q];
+        for (int i = 0; i < CHUNK / 64; i++) {
 #pragma unroll
             for (int j = 0; j < (N ? N : Z_MAX); j++) {
                 if (!N && j >= n) break;
-                float2 w = fn[j * (CHUNK / 2) + i];
-                v[j] = fmaf(w.y, x.y, fmaf(w.x, x.x, v[j]));
+                float2 w = fn[j * (CHUNK / 2) + i * 32 + lane];
+#pragma unroll
+                for (int k = 0; k < TOK; k++) v[k][j] = fmaf(w.y, hs[k][i].y, fmaf(w.x, hs[k][i].x, v[k][j]));
             }
-            v[31] = fmaf(x.y, x.y, fmaf(x.x, x.x, v[31]));
+#pragma unroll
+            for (int k = 0; k < TOK; k++) v[k][31] = fmaf(hs[k][i].y, hs[k][i].y, fmaf(hs[k][i].x, hs[k][i].x, v[k][31]));
         }
-        a.part[(static_cast<int64_t>(t) * a.chunks + blockIdx.x) * VALUES + lane] = warp_sum_each(v, lane);
+#pragma unroll
+        for (int k = 0; k < TOK; k++) {
+            float sum = warp_sum_each(v[k], lane);
+            if (t + k < end) a.part[(static_cast<int64_t>(t + k) * a.chunks + blockIdx.x) * VALUES + lane] = sum;
+        }
     }
 }
 
@@ -181,7 +187,7 @@ __global__ void __launch_bounds__(288) hc_finish4_kernel(hc_view a) {
     __syncthreads(); /* next_pre may be pre */
     if (tid < 0) {
         float z = 0;
-#pragma unroll 8
+#pragma unroll 20
         for (int k = 0; k < a.chunks; k++) z += a.part[(static_cast<int64_t>(t) * a.chunks + k) * VALUES + lane];
         z *= rsqrtf(__shfl_sync(~0u, z, 31) / static_cast<float>(mD) + a.norm_eps);
         coefficients4(a, t, z, lane);
@@ -233,7 +239,7 @@ by_status by_cuda_hc_mix(by_device *dev, const by_hc_mix_args *a, by_err *err) {
              wide_row(a->y_a8, 8) && wide_row(a->norm, 16) && wide_row(a->pre, 16);
     dim3 grid(static_cast<unsigned>(chunks), static_cast<unsigned>((T + v.tokens_per_block - 1) / v.tokens_per_block));
     size_t smem = static_cast<size_t>(n) * CHUNK * 4;
-    auto part = n == 24 ? hc_part_kernel<24> : hc_part_kernel<0>;
+    auto part = n != 24 ? hc_part_kernel<0, 1> : T <= 64 ? hc_part_kernel<24, 1> : hc_part_kernel<24, 2>;
     BY_TRY(by_cuda_smem(part, smem, err));
     part<<<grid, PART_WARPS * 32, smem, c->stream>>>(v);
     if (v.wide) {

@@ -41,7 +41,7 @@ struct gemm_part {
 };
 struct gemm_args {
     image x;
-    int T, K, n_parts;
+    int T, K, n_parts, token_tiles;
     int32_t *flags;
     gemm_part part[BY_MATMUL_PARTS];
 };
@@ -92,22 +92,26 @@ __device__ static void store_turned(const gemm_part &p, const float (&acc)[BT / 
 template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
 __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) gemm_kernel(const __grid_constant__ gemm_args a) {
     extern __shared__ unsigned char smem[];
-    int tile = blockIdx.y, t0 = blockIdx.x * BT, pi = 0;
+    /* blocks of a cluster take neighbouring weight tiles of the same tokens; clusters run over the tokens first */
+    int peers = static_cast<int>(cluster_size()), id = blockIdx.x / peers, pi = 0;
+    int tile = id / a.token_tiles * peers + blockIdx.x % peers, t0 = id % a.token_tiles * BT;
     while (pi + 1 < a.n_parts && tile >= a.part[pi + 1].tile0) pi++;
     const gemm_part &p = a.part[pi];
-    int n0 = (tile - p.tile0) * GROUPS * 64, stages = a.K / gemm_shape<WT, U, GROUPS, BT, ST>::K;
-    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem);
+    int n0 = (tile - p.tile0) * GROUPS * 64, first = min(n0, p.rows - 1), stages = a.K / gemm_shape<WT, U, GROUPS, BT, ST>::K;
+    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, true);
     depend_launch();
     if (threadIdx.x >= GROUPS * 128) {
-        int64_t block = static_cast<int64_t>(n0 / p.group_rows) * (a.K / 64);
-        loop.produce(a.x.p + block * a.x.block_stride + static_cast<int64_t>(t0) * 128, a.x.block_stride, stages);
+        int64_t block = static_cast<int64_t>(first / p.group_rows) * (a.K / 64);
+        loop.produce(a.x.p + block * a.x.block_stride + static_cast<int64_t>(t0) * 128, a.x.block_stride, BT, stages);
+        loop.leave();
         return;
     }
     int row = n0 + (threadIdx.x >> 5) * 16 + (threadIdx.x >> 2 & 7);
     int r0 = min(row, p.rows - 1), r1 = min(row + 8, p.rows - 1);
     gemm_rows rows = {p.w + r0 * p.w_stride, p.w + r1 * p.w_stride, p.s + r0 / 32 * p.s_stride, p.s + r1 / 32 * p.s_stride};
     float acc[BT / 2] = {};
-    if (!loop.consume(acc, rows, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+    if (!loop.template consume<BT>(acc, rows, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+    loop.leave(); /* from here on its shared memory is this block's own */
     if constexpr (BT >= 32) {
         if (p.y_dtype == BY_BF16 && n0 + GROUPS * 64 <= p.rows && p.y_stride % 16 == 0 &&
             reinterpret_cast<uintptr_t>(p.y) % 16 == 0) {
@@ -119,73 +123,92 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) g
 }
 
 template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
-static by_status launch(by_cuda *c, gemm_args &g, by_err *err) {
+static by_status launch(by_cuda *c, gemm_args &g, int peers, by_err *err) {
     using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
+    int tiles = 0;
+    for (int i = 0; i < g.n_parts; i++) {
+        g.part[i].tile0 = tiles;
+        tiles += ((g.part[i].rows + GROUPS * 64 - 1) / (GROUPS * 64) + peers - 1) / peers * peers;
+        if (g.part[i].group_rows % (GROUPS * 64 * peers)) assert(peers == 1 || g.part[i].group_rows == g.part[i].rows);
+    }
+    auto kernel = gemm_kernel<WT, U, GROUPS, BT, ST, PER_SM>;
+    BY_TRY(by_cuda_smem(kernel, shape::BYTES, err));
+    g.token_tiles = (g.T + BT - 1) / BT;
+    dim3 grid(static_cast<unsigned>(g.token_tiles * tiles));
+    BY_CUDA_TRY(err, by_cuda_chain(c, kernel, grid, shape::THREADS, shape::BYTES, peers, g));
+    return BY_OK;
+}
+
+/* Few rows: the blocks of a cluster share k, and each adds a part of the tile's outputs over the blocks in order. */
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+__global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) gemm_split_kernel(const __grid_constant__ gemm_args a) {
+    extern __shared__ unsigned char smem[];
+    using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
+    constexpr int ROWS = GROUPS * 64, PITCH = ROWS + 4;
+    int tile = blockIdx.y, t0 = blockIdx.z * BT, pi = 0, split = gridDim.x, rank = blockIdx.x;
+    while (pi + 1 < a.n_parts && tile >= a.part[pi + 1].tile0) pi++;
+    const gemm_part &p = a.part[pi];
+    int n0 = (tile - p.tile0) * ROWS, all = a.K / shape::K;
+    /* cut at multiples of 128 k, the same for every tile */
+    constexpr int UNIT = 128 / shape::K;
+    int first = rank * (all / UNIT) / split * UNIT, stages = (rank + 1 == split ? all : (rank + 1) * (all / UNIT) / split * UNIT) - first;
+    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, false);
+    depend_launch();
+    if (threadIdx.x >= shape::CONSUMERS) { /* to the end in its own branch: it may have given its registers away */
+        int64_t block = static_cast<int64_t>(n0 / p.group_rows) * (a.K / 64) + static_cast<int64_t>(first) * (shape::K / 64);
+        loop.produce(a.x.p + block * a.x.block_stride + static_cast<int64_t>(t0) * 128, a.x.block_stride, BT, stages);
+        cluster_sync();
+        cluster_sync();
+        return;
+    }
+    int row = n0 + (threadIdx.x >> 5) * 16 + (threadIdx.x >> 2 & 7), c = threadIdx.x & 3;
+    int r0 = min(row, p.rows - 1), r1 = min(row + 8, p.rows - 1);
+    int64_t w = static_cast<int64_t>(first) * (kind<WT>::CHUNKS * U * 64);
+    int64_t s = WT == W_FP8 && U == 1 ? first / 2 * 4 : static_cast<int64_t>(first) * shape::SCALE;
+    gemm_rows rows = {p.w + r0 * p.w_stride + w, p.w + r1 * p.w_stride + w, p.s + r0 / 32 * p.s_stride + s,
+                      p.s + r1 / 32 * p.s_stride + s};
+    float acc[BT / 2] = {};
+    if (!loop.template consume<BT>(acc, rows, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+    bar_sync(1, shape::CONSUMERS); /* all operands are used: their memory takes the sums, [BT][ROWS] */
+    float *out = reinterpret_cast<float *>(smem + (loop.x - smem_addr(smem)));
+#pragma unroll
+    for (int i = 0; i < BT / 4; i++) {
+        int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
+        out[token * PITCH + row - n0] = acc[j];
+        out[token * PITCH + row - n0 + 8] = acc[j + 2];
+    }
+    cluster_sync();
+    uint32_t at[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) at[i] = i < split ? remote(loop.x, static_cast<uint32_t>(i)) : 0;
+    int tokens = min(BT, a.T - t0), n = tokens * (ROWS / 4);
+    for (int i = rank * n / split + threadIdx.x; i < (rank + 1) * n / split; i += shape::CONSUMERS) {
+        int token = i / (ROWS / 4), row4 = i % (ROWS / 4) * 4;
+        uint32_t off = static_cast<uint32_t>(token * PITCH + row4) * 4;
+        float4 v = remote_f32x4(at[0] + off);
+#pragma unroll
+        for (int k = 1; k < 8; k++) {
+            if (k >= split) break;
+            float4 u = remote_f32x4(at[k] + off);
+            v.x += u.x, v.y += u.y, v.z += u.z, v.w += u.w;
+        }
+        const float sum[4] = {v.x, v.y, v.z, v.w};
+        for (int k = 0; k < 4; k++)
+            if (n0 + row4 + k < p.rows) store_value(p.y_dtype, p.y + (t0 + token) * p.y_stride, n0 + row4 + k, sum[k]);
+    }
+    cluster_sync();
+}
+
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+static by_status launch_split(by_cuda *c, gemm_args &g, int split, by_err *err) {
+    using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
+    static_assert(BT * (GROUPS * 64 + 4) * 4 <= ST * (shape::X + shape::W), "the sums fit where the operands were");
     int tiles = 0;
     for (int i = 0; i < g.n_parts; i++) {
         g.part[i].tile0 = tiles;
         tiles += (g.part[i].rows + GROUPS * 64 - 1) / (GROUPS * 64);
     }
-    auto kernel = gemm_kernel<WT, U, GROUPS, BT, ST, PER_SM>;
-    BY_TRY(by_cuda_smem(kernel, shape::BYTES, err));
-    dim3 grid(static_cast<unsigned>((g.T + BT - 1) / BT), static_cast<unsigned>(tiles));
-    BY_CUDA_TRY(err, by_cuda_chain(c, kernel, grid, shape::THREADS, shape::BYTES, 1, g));
-    return BY_OK;
-}
-
-/* Few rows: the blocks of a cluster share k, and each adds a part of the tile's outputs over the blocks in order. */
-template <int WT, int U, int BT, int ST, int PER_SM>
-__global__ void __maxnreg__((gemm_shape<WT, U, 1, BT, ST>::regs(PER_SM))) gemm_split_kernel(const __grid_constant__ gemm_args a) {
-    extern __shared__ unsigned char smem[];
-    int tile = blockIdx.y, t0 = blockIdx.z * BT, pi = 0, split = gridDim.x, rank = blockIdx.x;
-    while (pi + 1 < a.n_parts && tile >= a.part[pi + 1].tile0) pi++;
-    const gemm_part &p = a.part[pi];
-    constexpr int K = gemm_shape<WT, U, 1, BT, ST>::K;
-    int n0 = (tile - p.tile0) * 64, all = a.K / K, first = rank * all / split, stages = (rank + 1) * all / split - first;
-    gemm_loop<WT, U, 1, BT, ST> loop(smem);
-    depend_launch();
-    if (threadIdx.x >= 128) {
-        int64_t block = static_cast<int64_t>(n0 / p.group_rows) * (a.K / 64) + static_cast<int64_t>(first) * (K / 64);
-        loop.produce(a.x.p + block * a.x.block_stride + static_cast<int64_t>(t0) * 128, a.x.block_stride, stages);
-    } else {
-        int row = n0 + (threadIdx.x >> 5) * 16 + (threadIdx.x >> 2 & 7), c = threadIdx.x & 3;
-        int r0 = min(row, p.rows - 1), r1 = min(row + 8, p.rows - 1);
-        int64_t w = static_cast<int64_t>(first) * (kind<WT>::CHUNKS * U * 64), s = static_cast<int64_t>(first) * (K / 32);
-        gemm_rows rows = {p.w + r0 * p.w_stride + w, p.w + r1 * p.w_stride + w, p.s + r0 / 32 * p.s_stride + s,
-                          p.s + r1 / 32 * p.s_stride + s};
-        float acc[BT / 2] = {};
-        if (!loop.consume(acc, rows, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
-        bar_sync(1, 128); /* all images are used: their memory takes the sums, [BT][64] */
-        float *out = reinterpret_cast<float *>(smem + (loop.x - smem_addr(smem)));
-#pragma unroll
-        for (int i = 0; i < BT / 4; i++) {
-            int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
-            out[token * 64 + row - n0] = acc[j];
-            out[token * 64 + row - n0 + 8] = acc[j + 2];
-        }
-    }
-    __syncthreads();
-    cluster_sync();
-    int per = BT * 64 / split;
-    for (int i = rank * per + threadIdx.x; i < (rank + 1) * per; i += gemm_shape<WT, U, 1, BT, ST>::THREADS) {
-        int token = i / 64, row = n0 + i % 64;
-        float v = 0;
-        for (int s = 0; s < split; s++) v += remote_f32(remote(loop.x + i * 4, static_cast<uint32_t>(s)));
-        if (t0 + token < a.T && row < p.rows) store_value(p.y_dtype, p.y + (t0 + token) * p.y_stride, row, v);
-    }
-    cluster_sync();
-}
-
-template <int WT, int U, int BT, int ST, int PER_SM>
-static by_status launch_split(by_cuda *c, gemm_args &g, int split, by_err *err) {
-    using shape = gemm_shape<WT, U, 1, BT, ST>;
-    static_assert(BT * 256 <= ST * shape::X, "the sums fit where the images were");
-    int tiles = 0;
-    for (int i = 0; i < g.n_parts; i++) {
-        g.part[i].tile0 = tiles;
-        tiles += (g.part[i].rows + 63) / 64;
-    }
-    auto kernel = gemm_split_kernel<WT, U, BT, ST, PER_SM>;
+    auto kernel = gemm_split_kernel<WT, U, GROUPS, BT, ST, PER_SM>;
     BY_TRY(by_cuda_smem(kernel, shape::BYTES, err));
     dim3 grid(static_cast<unsigned>(split), static_cast<unsigned>(tiles), static_cast<unsigned>((g.T + BT - 1) / BT));
     BY_CUDA_TRY(err, by_cuda_chain(c, kernel, grid, shape::THREADS, shape::BYTES, split, g));
@@ -194,25 +217,29 @@ static by_status launch_split(by_cuda *c, gemm_args &g, int split, by_err *err) 
 
 /* Tile for T tokens and `tiles` tiles of 64 weight rows. Up to 256 tokens k is shared among blocks until the device is
  * full; how, depends on the weights alone, so that these calls agree bit for bit. Above, and always when batch invariance
- * is asked for, one block sums all of k. */
+ * is asked for, one block sums all of k. Where a block multiplies 256 tokens, two share the images. */
 template <int WT> static by_status launch_any(by_cuda *c, gemm_args &g, int tiles, by_err *err) {
-    int T = g.T;
+    int T = g.T, pairs = (tiles + 1) / 2, split = c->batch_invariant ? 1 : c->sms / pairs;
     constexpr int U = WT == W_BF16 ? 1 : 2;
-    if (T <= 256 && tiles <= 2 * c->sms && !c->batch_invariant) {
-        int split = tiles <= c->sms / 3 ? 8 : tiles <= c->sms * 5 / 4 ? 4 : 2;
-        while (split > 1 && split > g.K / (kind<WT>::K * U)) split /= 2;
-        if (T <= 8) return launch_split<WT, U, 8, 4, 4>(c, g, split, err);
-        if (T <= 16) return launch_split<WT, U, 16, 4, 3>(c, g, split, err);
-        if (T <= 32) return launch_split<WT, U, 32, 4, 3>(c, g, split, err);
-        return launch_split<WT, U, 64, 4, 2>(c, g, split, err);
+    split = split > 8 ? 8 : split;
+    while (split > g.K / 128) split--;
+    bool narrow = false; /* groups narrower than two blocks of 128 rows */
+    for (int i = 0; i < g.n_parts; i++) narrow |= g.part[i].group_rows != g.part[i].rows && g.part[i].group_rows % 256 != 0;
+    if (T <= 256 && split > 1) {
+        if (T <= 8) return launch_split<WT, U, 1, 8, 4, 4>(c, g, split, err);
+        if (T <= 16) return launch_split<WT, U, 1, 16, 4, 3>(c, g, split, err);
+        if (T <= 32) return launch_split<WT, U, 2, 32, 4, 2>(c, g, split, err);
+        if (T <= 64) return launch_split<WT, 1, 2, 64, 6, 2>(c, g, split, err);
+        if (T <= 128) return launch_split<WT, 1, 2, 128, 5, 1>(c, g, split, err);
+        return launch_split<WT, 1, 2, 256, 4, 1>(c, g, split, err);
     }
-    if (T <= 8) return launch<WT, U, 1, 8, 4, 4>(c, g, err);
-    if (T <= 16) return launch<WT, U, 1, 16, 4, 3>(c, g, err);
-    if (T <= 32) return launch<WT, U, 1, 32, 4, 3>(c, g, err);
-    if (T <= 64) return launch<WT, U, 1, 64, 4, 2>(c, g, err);
-    int64_t wide = static_cast<int64_t>((T + 255) / 256) * ((tiles + 1) / 2); /* blocks of 128 x 256 */
-    if (wide >= c->sms - c->sms / 8) return launch<WT, 1, 2, 256, 4, 1>(c, g, err);
-    return launch<WT, 1, 1, 128, 5, 2>(c, g, err);
+    if (T <= 8) return launch<WT, U, 1, 8, 4, 4>(c, g, 1, err);
+    if (T <= 16) return launch<WT, U, 1, 16, 4, 3>(c, g, 1, err);
+    if (T <= 32) return launch<WT, U, 2, 32, 4, 2>(c, g, 1, err);
+    if (T <= 64) return launch<WT, 1, 2, 64, 6, 2>(c, g, 1, err);
+    int64_t wide = static_cast<int64_t>((T + 255) / 256) * pairs; /* blocks of 128 x 256 */
+    if (wide >= c->sms - c->sms / 8) return launch<WT, 1, 2, 256, 4, 1>(c, g, narrow ? 1 : 2, err);
+    return launch<WT, 1, 2, 128, 5, 1>(c, g, narrow ? 1 : 2, err);
 }
 
 static bool aligned(const by_tensor &t, int64_t n) {

@@ -4,6 +4,8 @@
 // tiles; the activations are gathered into images; one kernel multiplies by w1 and w3 (a thread holds both outputs of a
 // channel), applies the gate and quantises, writing the images of the second product; one multiplies by w2; the last adds
 // a token's choices in their order. The shared expert runs through the same kernels as an expert of all tokens.
+#include <type_traits>
+
 #include "ops/cuda/cuda_image.cuh"
 
 /* ---- router --------------------------------------------------------------------------------------------------- */
@@ -178,13 +180,27 @@ __device__ static bool moe_tile_of(const moe_args &a, int bt, moe_tile &t) {
     return true;
 }
 
+/* Tokens that the matrix instruction takes for a tile of n: the steps of the tile's kernel. */
+template <int BT> __host__ __device__ constexpr int moe_step() { return BT <= 32 ? 8 : 16; }
+template <int BT> __device__ static inline int moe_width(int n) {
+    constexpr int step = moe_step<BT>();
+    return max((n + step - 1) / step * step, BT <= 32 ? 8 : 32);
+}
+/* Calls f with the width as a constant. */
+template <int BT, int N, class F> __device__ static inline void moe_with_width(int width, F f) {
+    if constexpr (N < BT) {
+        if (width > N) return moe_with_width<BT, N + moe_step<BT>()>(width, f);
+    }
+    f(std::integral_constant<int, N>());
+}
+
 /* Gate of one channel for the tokens of this thread, then E4M3 per 32 channels, written to the image of the next product.
  * All threads of the block's warpgroups; `amax` is [GROUPS][4][BT] floats. */
-template <int WT, int GROUPS, int BT>
-__device__ static void gate_and_quantise(const moe_args &a, const moe_tile &t, float (&acc)[BT / 2], int channel, float *amax) {
+template <int WT, int GROUPS, int BT, int N>
+__device__ static void gate_and_quantise(const moe_args &a, const moe_tile &t, float (&acc)[N / 2], int channel, float *amax) {
     int lane = threadIdx.x & 31, c = lane & 3, group = threadIdx.x / 128, w = threadIdx.x / 32 % 4;
 #pragma unroll
-    for (int i = 0; i < BT / 4; i++) {
+    for (int i = 0; i < N / 4; i++) {
         int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
         float g = round_to(BY_BF16, acc[j]), u = round_to(BY_BF16, acc[j + 2]);
         if (a.limit > 0) g = fminf(g, a.limit), u = fmaxf(-a.limit, fminf(u, a.limit));
@@ -199,7 +215,7 @@ __device__ static void gate_and_quantise(const moe_args &a, const moe_tile &t, f
     int place = image_place<WT>(channel % kind<WT>::K);
     unsigned char *to = a.h.p + (static_cast<int64_t>(channel / kind<WT>::K) * kind<WT>::BLOCKS + place / 64) * a.h.block_stride;
 #pragma unroll
-    for (int i = 0; i < BT / 4; i++) {
+    for (int i = 0; i < N / 4; i++) {
         int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
         if (token >= (t.n + 7) / 8 * 8) continue;
         const float *m = amax + group * 4 * BT + token;
@@ -215,11 +231,12 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) m
     __shared__ float amax[GROUPS * 4 * BT];
     moe_tile t;
     if (!moe_tile_of(a, BT, t)) return;
-    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem);
+    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, true);
     depend_launch();
-    int stages = a.D / gemm_shape<WT, U, GROUPS, BT, ST>::K;
+    int stages = a.D / gemm_shape<WT, U, GROUPS, BT, ST>::K, width = moe_width<BT>(t.n);
     if (threadIdx.x >= GROUPS * 128) {
-        loop.produce(a.x.p + static_cast<int64_t>(t.row) * 128, a.x.block_stride, stages);
+        loop.produce(a.x.p + static_cast<int64_t>(t.row) * 128, a.x.block_stride, width, stages);
+        loop.leave();
         return;
     }
     const expert_view &e = a.experts ? a.experts[t.expert] : a.shared;
@@ -228,10 +245,15 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) m
     int64_t row = real ? channel : 0, scale_row = WT == W_FP8 ? row / 32 : row;
     gemm_rows r = {e.w1 + row * e.w1_stride, e.w3 + row * e.w1_stride, e.s1 + scale_row * e.s1_stride,
                    e.s3 + scale_row * e.s1_stride};
-    float acc[BT / 2] = {};
-    if (!loop.consume(acc, r, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
-    if (GROUPS > 1 && (blockIdx.x + 1) * GROUPS * 32 > static_cast<unsigned>(a.I) && !real) t.n = -8; /* nothing to store */
-    gate_and_quantise<WT, GROUPS, BT>(a, t, acc, static_cast<int>(real ? channel : 0), amax);
+    moe_with_width<BT, BT <= 32 ? 8 : 32>(width, [&](auto n) {
+        constexpr int N = decltype(n)::value;
+        float acc[N / 2] = {};
+        if (!loop.template consume<N>(acc, r, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+        moe_tile to = t;
+        if (!real) to.n = -8; /* nothing to store */
+        gate_and_quantise<WT, GROUPS, BT, N>(a, to, acc, static_cast<int>(row), amax);
+    });
+    loop.leave();
 }
 
 template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
@@ -239,27 +261,32 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) m
     extern __shared__ unsigned char smem[];
     moe_tile t;
     if (!moe_tile_of(a, BT, t)) return;
-    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem);
+    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, true);
     depend_launch();
-    int stages = a.I / gemm_shape<WT, U, GROUPS, BT, ST>::K;
+    int stages = a.I / gemm_shape<WT, U, GROUPS, BT, ST>::K, width = moe_width<BT>(t.n);
     if (threadIdx.x >= GROUPS * 128) {
-        loop.produce(a.h.p + static_cast<int64_t>(t.row) * 128, a.h.block_stride, stages);
+        loop.produce(a.h.p + static_cast<int64_t>(t.row) * 128, a.h.block_stride, width, stages);
+        loop.leave();
         return;
     }
     const expert_view &e = a.experts ? a.experts[t.expert] : a.shared;
     int row = blockIdx.x * GROUPS * 64 + (threadIdx.x >> 5) * 16 + (threadIdx.x >> 2 & 7), c = threadIdx.x & 3;
     int64_t r0 = min(row, a.D - 1), r1 = min(row + 8, a.D - 1), q0 = WT == W_FP8 ? r0 / 32 : r0, q1 = WT == W_FP8 ? r1 / 32 : r1;
     gemm_rows r = {e.w2 + r0 * e.w2_stride, e.w2 + r1 * e.w2_stride, e.s2 + q0 * e.s2_stride, e.s2 + q1 * e.s2_stride};
-    float acc[BT / 2] = {};
-    if (!loop.consume(acc, r, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+    moe_with_width<BT, BT <= 32 ? 8 : 32>(width, [&](auto n) {
+        constexpr int N = decltype(n)::value;
+        float acc[N / 2] = {};
+        if (!loop.template consume<N>(acc, r, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
 #pragma unroll
-    for (int i = 0; i < BT / 4; i++) {
-        int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
-        if (token >= t.n) continue;
-        uint16_t *to = reinterpret_cast<uint16_t *>(a.out) + static_cast<int64_t>(t.row + token) * a.D;
-        if (row < a.D) to[row] = bf16_bits(acc[j]);
-        if (row + 8 < a.D) to[row + 8] = bf16_bits(acc[j + 2]);
-    }
+        for (int i = 0; i < N / 4; i++) {
+            int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
+            if (token >= t.n) continue;
+            uint16_t *to = reinterpret_cast<uint16_t *>(a.out) + static_cast<int64_t>(t.row + token) * a.D;
+            if (row < a.D) to[row] = bf16_bits(acc[j]);
+            if (row + 8 < a.D) to[row + 8] = bf16_bits(acc[j + 2]);
+        }
+    });
+    loop.leave();
 }
 
 __global__ void moe_sum_kernel(const uint16_t *part, const int32_t *place, const uint16_t *shared, int k, int D, view y) {
@@ -287,22 +314,24 @@ static by_status moe_launch(by_cuda *c, const moe_args &a, unsigned tiles, by_er
     BY_TRY(by_cuda_smem(down, shape::BYTES, err));
     unsigned up_tiles = static_cast<unsigned>((a.I + GROUPS * 32 - 1) / (GROUPS * 32));
     unsigned down_tiles = static_cast<unsigned>((a.D + GROUPS * 64 - 1) / (GROUPS * 64));
-    BY_CUDA_TRY(err, by_cuda_chain(c, up, dim3(up_tiles, tiles), shape::THREADS, shape::BYTES, 1, a));
-    BY_CUDA_TRY(err, by_cuda_chain(c, down, dim3(down_tiles, tiles), shape::THREADS, shape::BYTES, 1, a));
+    /* many tokens: neighbouring tiles of an expert share the images */
+    int up_peers = BT < 64 ? 1 : up_tiles % 4 == 0 ? 4 : up_tiles % 2 == 0 ? 2 : 1;
+    int down_peers = BT < 64 ? 1 : down_tiles % 4 == 0 ? 4 : down_tiles % 2 == 0 ? 2 : 1;
+    BY_CUDA_TRY(err, by_cuda_chain(c, up, dim3(up_tiles, tiles), shape::THREADS, shape::BYTES, up_peers, a));
+    BY_CUDA_TRY(err, by_cuda_chain(c, down, dim3(down_tiles, tiles), shape::THREADS, shape::BYTES, down_peers, a));
     return BY_OK;
 }
 
 /* Tokens of a tile, from the mean number of rows of an expert. */
 static int moe_bt(int64_t rows, int64_t experts) {
     int64_t mean = (rows + experts - 1) / experts;
-    return mean <= 2 ? 8 : mean <= 8 ? 16 : mean <= 16 ? 32 : mean <= 40 ? 64 : 128;
+    return mean <= 2 ? 8 : mean <= 8 ? 16 : mean <= 20 ? 32 : 128;
 }
 template <int WT> static by_status moe_products(by_cuda *c, const moe_args &a, int bt, unsigned tiles, by_err *err) {
     switch (bt) {
     case 8: return moe_launch<WT, 2, 1, 8, 3, 5>(c, a, tiles, err);
     case 16: return moe_launch<WT, 2, 1, 16, 3, 4>(c, a, tiles, err);
     case 32: return moe_launch<WT, 2, 1, 32, 3, 3>(c, a, tiles, err);
-    case 64: return moe_launch<WT, 1, 2, 64, 4, 2>(c, a, tiles, err);
     default: return moe_launch<WT, 1, 2, 128, 4, 1>(c, a, tiles, err);
     }
 }
@@ -350,12 +379,13 @@ static bool moe_fits(const by_moe_args *a) {
     for (const by_expert *e : ends)
         if (!whole(e->w1, BY_FP4_ROW) || !whole(e->w3, BY_FP4_ROW) || !whole(e->w2, BY_FP4_ROW)) return false;
     const by_expert *s = a->shared;
-    return !s || (whole(s->w1, BY_FP8_TILE) && whole(s->w3, BY_FP8_TILE) && whole(s->w2, BY_FP8_TILE));
+    return !s || (s->w1.w.rows % 32 == 0 && whole(s->w1, BY_FP8_TILE) && whole(s->w3, BY_FP8_TILE) && whole(s->w2, BY_FP8_TILE));
 }
 
 by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     by_cuda *c = by_cuda_of(dev);
     int64_t T = a->x.rows, k = a->idx.cols, D = a->x.cols, I = a->inner, n = T * k;
+    int64_t wide = a->shared ? a->shared->w1.w.rows : 0; /* inner width of the shared expert */
     if (T == 0) return BY_OK;
     if (!c->wgmma || !moe_fits(a)) return by_cuda_moe_plain(dev, a, err);
     const expert_view *table = nullptr;
@@ -366,7 +396,7 @@ by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     size_t bytes = by_cuda_pad(64) + by_cuda_pad(static_cast<size_t>(n) * 4) + 2 * by_cuda_pad(static_cast<size_t>(rows) * 4) +
                    by_cuda_pad(static_cast<size_t>(tiles) * sizeof(moe_tile)) + by_cuda_pad(image_bytes(rows, D)) +
                    by_cuda_pad(image_bytes(rows, I)) + by_cuda_pad(static_cast<size_t>(rows * D) * 2) +
-                   by_cuda_pad(image_bytes(all, D)) + by_cuda_pad(image_bytes(all, I)) + by_cuda_pad(static_cast<size_t>(T * D) * 2);
+                   by_cuda_pad(image_bytes(all, D)) + by_cuda_pad(image_bytes(all, wide)) + by_cuda_pad(static_cast<size_t>(T * D) * 2);
     BY_TRY(by_cuda_scratch(c, bytes, err));
     moe_sort sort = {by_cuda_take<int32_t>(c, 16), by_cuda_take<int32_t>(c, static_cast<size_t>(n)),
                      by_cuda_take<int32_t>(c, static_cast<size_t>(rows)), by_cuda_take<float>(c, static_cast<size_t>(rows)),
@@ -398,11 +428,12 @@ by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
         s.tiles = nullptr;
         s.weight = nullptr;
         s.x = {by_cuda_take<unsigned char>(c, image_bytes(all, D)), all * 128};
-        s.h = {by_cuda_take<unsigned char>(c, image_bytes(all, I)), all * 128};
+        s.h = {by_cuda_take<unsigned char>(c, image_bytes(all, wide)), all * 128};
+        s.I = static_cast<int>(wide);
         shared_out = by_cuda_take<uint16_t>(c, static_cast<size_t>(T * D));
         s.out = reinterpret_cast<unsigned char *>(shared_out);
         s.rows = static_cast<int>(T);
-        int sbt = T <= 8 ? 8 : T <= 16 ? 16 : T <= 32 ? 32 : T <= 64 ? 64 : 128;
+        int sbt = T <= 8 ? 8 : T <= 16 ? 16 : T <= 32 ? 32 : 128;
         make_image<W_FP8>(c, a->x, nullptr, nullptr, (T + 7) / 8 * 8, s.x);
         BY_TRY(moe_products<W_FP8>(c, s, sbt, static_cast<unsigned>((T + sbt - 1) / sbt), err));
     }

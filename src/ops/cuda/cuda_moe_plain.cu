@@ -9,7 +9,7 @@ struct moe_plain_view {
     view x, idx, weight, y;
     const plain_expert *experts; /* the shared expert, if any, is number n_experts */
     float *h;                    /* [T, slots, I] */
-    int slots, k, n_experts, inner, act;
+    int slots, k, n_experts, inner, act; /* inner: of the widest expert; an expert's own is its w1's rows */
     float limit;
     bool quant;
 };
@@ -29,11 +29,12 @@ __global__ void moe_plain_up_kernel(moe_plain_view a) {
     __shared__ float out[2][32];
     int slot = blockIdx.y, t = blockIdx.z, c0 = blockIdx.x * 32, lane = threadIdx.x & 31, D = a.x.cols;
     const plain_expert &e = a.experts[slot < a.k ? a.idx.i32(t)[slot] : a.n_experts];
+    int inner = e.w[0].rows;
     const unsigned char *x = a.x.row(t);
     for (int i = threadIdx.x >> 5; i < 64; i += 8) {
         int which = i / 32, c = c0 + i % 32;
         float s = 0;
-        for (int j = lane; c < a.inner && j < D; j += 32)
+        for (int j = lane; c < inner && j < D; j += 32)
             s = fmaf(value_at(a.x.dtype, x, D, j), any_weight(e.w[which], e.s[which], c, j), s);
         s = warp_sum(s);
         if (lane == 0) out[which][i % 32] = round_to(a.act, s);
@@ -42,12 +43,12 @@ __global__ void moe_plain_up_kernel(moe_plain_view a) {
     if (threadIdx.x >= 32) return;
     float g = out[0][lane], u = out[1][lane], w = slot < a.k ? a.weight.f32(t)[slot] : 1.0f;
     if (a.limit > 0) g = fminf(g, a.limit), u = fmaxf(-a.limit, fminf(u, a.limit));
-    float v = c0 + lane < a.inner ? g / (1.0f + expf(-g)) * u * w : 0.0f;
+    float v = c0 + lane < inner ? g / (1.0f + expf(-g)) * u * w : 0.0f;
     if (a.quant) {
         uint32_t b = act8_scale(warp_max(fabsf(v)));
         v = e4m3_value(e4m3_of(v * ue8m0_inverse(b))) * ue8m0_value(b);
     }
-    if (c0 + lane < a.inner) a.h[(static_cast<int64_t>(t) * a.slots + slot) * a.inner + c0 + lane] = v;
+    if (c0 + lane < inner) a.h[(static_cast<int64_t>(t) * a.slots + slot) * a.inner + c0 + lane] = v;
 }
 
 __global__ void moe_plain_down_kernel(moe_plain_view a) {
@@ -58,7 +59,7 @@ __global__ void moe_plain_down_kernel(moe_plain_view a) {
         const plain_expert &e = a.experts[slot < a.k ? a.idx.i32(t)[slot] : a.n_experts];
         const float *h = a.h + (static_cast<int64_t>(t) * a.slots + slot) * a.inner;
         float s = 0;
-        for (int j = lane; j < a.inner; j += 32) s = fmaf(h[j], any_weight(e.w[2], e.s[2], n, j), s);
+        for (int j = lane; j < e.w[0].rows; j += 32) s = fmaf(h[j], any_weight(e.w[2], e.s[2], n, j), s);
         sum += round_to(a.act, warp_sum(s));
     }
     if (lane == 0) store_value(a.y.dtype, a.y.row(t), n, sum);
@@ -74,7 +75,8 @@ static void describe(plain_expert *to, const by_expert *e) {
 
 by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *a, by_err *err) {
     by_cuda *c = by_cuda_of(dev);
-    int64_t T = a->x.rows, k = a->idx.cols, slots = k + (a->shared ? 1 : 0), D = a->x.cols, I = a->inner;
+    int64_t T = a->x.rows, k = a->idx.cols, slots = k + (a->shared ? 1 : 0), D = a->x.cols;
+    int64_t I = a->shared && a->shared->w1.w.rows > a->inner ? a->shared->w1.w.rows : a->inner;
     size_t n = static_cast<size_t>(a->n_experts) + 1, h = static_cast<size_t>(T * slots * I);
     plain_expert *host = static_cast<plain_expert *>(by_alloc_zero(BY_MEM_TENSOR, n * sizeof(plain_expert)));
     if (!host) return BY_FAIL(err, BY_ENOMEM, "out of memory for an expert table");
@@ -88,7 +90,7 @@ by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *a, by_err *err) {
         c->syncs++;
         if (rc != cudaSuccess) status = by_cuda_fail(err, "expert table", rc);
         moe_plain_view v = {view_of(a->x), view_of(a->idx), view_of(a->weight), view_of(a->y), table,
-                            by_cuda_take<float>(c, h), static_cast<int>(slots), static_cast<int>(k), a->n_experts, a->inner,
+                            by_cuda_take<float>(c, h), static_cast<int>(slots), static_cast<int>(k), a->n_experts, static_cast<int>(I),
                             a->y.dtype, a->limit, a->quant};
         dim3 up(static_cast<unsigned>((I + 31) / 32), static_cast<unsigned>(slots), static_cast<unsigned>(T));
         dim3 down(static_cast<unsigned>((D + 7) / 8), static_cast<unsigned>(T));

@@ -161,24 +161,53 @@ by_status by_cuda_window_kv(by_device *dev, const by_window_kv_args *a, by_err *
     return BY_OK;
 }
 
-__global__ void ring_store_kernel(batch_view b, view kv, unsigned char *ring, int64_t slot_stride, int len) {
-    int r = blockIdx.x, s = b.seq[r];
-    if (r < b.row0[s + 1] - len) return;
-    unsigned char *to = ring + b.slot[s] * slot_stride + b.pos[r] % len * kv.stride;
-    const unsigned char *from = kv.row(r);
-    if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | kv.stride) % 4 == 0) {
-        for (int i = threadIdx.x; i < kv.stride / 4; i += blockDim.x)
+/* All threads of a block. */
+__device__ static void copy_row(unsigned char *to, const unsigned char *from, int64_t n) {
+    if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | static_cast<uintptr_t>(n)) % 4 == 0) {
+        for (int64_t i = threadIdx.x; i < n / 4; i += blockDim.x)
             reinterpret_cast<uint32_t *>(to)[i] = reinterpret_cast<const uint32_t *>(from)[i];
     } else {
-        for (int i = threadIdx.x; i < kv.stride; i += blockDim.x) to[i] = from[i];
+        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
     }
+}
+
+__global__ void ring_store_kernel(batch_view b, view kv, const int32_t *from, unsigned char *ring, int64_t slot_stride, int len) {
+    int r = blockIdx.x, s = b.seq[r];
+    if (r < b.row0[s + 1] - len || (from && b.pos[r] < from[s])) return;
+    copy_row(ring + b.slot[s] * slot_stride + b.pos[r] % len * kv.stride, kv.row(r), kv.stride);
 }
 
 by_status by_cuda_ring_store(by_device *dev, const by_ring_store_args *a, by_err *err) {
     if (a->batch.n_rows == 0) return BY_OK;
     ring_store_kernel<<<static_cast<unsigned>(a->batch.n_rows), 128, 0, by_cuda_of(dev)->stream>>>(
-        batch_of(a->batch), view_of(a->kv), a->ring.mem->ptr + a->ring.off, a->ring.slot_stride, a->ring.len);
+        batch_of(a->batch), view_of(a->kv), i32_of(a->from), a->ring.mem->ptr + a->ring.off, a->ring.slot_stride, a->ring.len);
     BY_CUDA_LAUNCHED(err, "ring_store");
+    return BY_OK;
+}
+
+struct gather_view {
+    const int32_t *rows;
+    view x[BY_GATHER_PARTS], y[BY_GATHER_PARTS];
+    int64_t bytes[BY_GATHER_PARTS];
+};
+
+__global__ void gather_rows_kernel(const __grid_constant__ gather_view a) {
+    int i = blockIdx.x, p = blockIdx.y;
+    copy_row(a.y[p].row(i), a.x[p].row(a.rows[i]), a.bytes[p]);
+}
+
+by_status by_cuda_gather_rows(by_device *dev, const by_gather_rows_args *a, by_err *err) {
+    if (a->rows.rows == 0 || a->n_parts == 0) return BY_OK;
+    gather_view v = {};
+    v.rows = i32_of(a->rows);
+    for (int p = 0; p < a->n_parts; p++) {
+        v.x[p] = view_of(a->part[p].x);
+        v.y[p] = view_of(a->part[p].y);
+        v.bytes[p] = by_dtype_row_bytes(a->part[p].x.dtype, a->part[p].x.cols);
+    }
+    dim3 grid(static_cast<unsigned>(a->rows.rows), static_cast<unsigned>(a->n_parts));
+    gather_rows_kernel<<<grid, 256, 0, by_cuda_of(dev)->stream>>>(v);
+    BY_CUDA_LAUNCHED(err, "gather_rows");
     return BY_OK;
 }
 

@@ -93,6 +93,8 @@ __device__ static uint32_t pair_of_scale(uint32_t b) {
     return e << 7 | e << 23;
 }
 
+enum { GROUP = 32 }; /* entries of a warp at a time */
+
 /* 32 heads of 128 channels, keys and queries in the index format. */
 __global__ void __launch_bounds__(256) score_kernel(select_view a) {
     int t = blockIdx.y, lane = threadIdx.x & 31, g = lane >> 2, c = lane & 3;
@@ -122,38 +124,49 @@ __global__ void __launch_bounds__(256) score_kernel(select_view a) {
         for (int i = 0; i < 16; i++) q[m][4 + i / 4][i % 4] = mul_bf16x2(half[i / 4][i % 4], s[i & 1]);
     }
     const int32_t *table = a.b.blocks + a.b.seq[t] * a.b.blocks_stride;
-    int step = gridDim.x * 64;
-    for (int i0 = (blockIdx.x * 8 + (threadIdx.x >> 5)) * 8; i0 < r.items; i0 += step) {
-        int item = min(i0 + g, r.items - 1), entry = item_entry(a, r, item);
-        unsigned char *scales = nullptr, *key = page_entry(a.keys, table, entry, 128, &scales);
-        const uint4 v = *reinterpret_cast<const uint4 *>(key + c * 16);
-        uint32_t s = pair_of_scale(scales[c]), k[16];
-        const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+    /* 32 entries at a time: their keys are all on the way before the first is used */
+    int step = gridDim.x * 8 * GROUP;
+    for (int i0 = (blockIdx.x * 8 + (threadIdx.x >> 5)) * GROUP; i0 < r.items; i0 += step) {
+        uint4 v[GROUP / 8];
+        uint32_t s[GROUP / 8];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            k[4 * i] = mul_bf16x2(expand_fp4<0>(word[i], up), s);
-            k[4 * i + 1] = mul_bf16x2(expand_fp4<1>(word[i], up), s);
-            k[4 * i + 2] = mul_bf16x2(expand_fp4<2>(word[i], up), s);
-            k[4 * i + 3] = mul_bf16x2(expand_fp4<3>(word[i], up), s);
+        for (int j = 0; j < GROUP / 8; j++) {
+            int item = min(i0 + j * 8 + g, r.items - 1), entry = item_entry(a, r, item);
+            unsigned char *scales = nullptr, *key = page_entry(a.keys, table, entry, 128, &scales);
+            v[j] = *reinterpret_cast<const uint4 *>(key + c * 16);
+            s[j] = scales[c];
         }
-        float d[2][4] = {};
+        float mine = 0;
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            mma16816(d[0], q[0][i], k[2 * i], k[2 * i + 1]);
-            mma16816(d[1], q[1][i], k[2 * i], k[2 * i + 1]);
-        }
-        float sum[2];
+        for (int j = 0; j < GROUP / 8; j++) {
+            uint32_t m = pair_of_scale(s[j]), k[16];
+            const uint32_t word[4] = {v[j].x, v[j].y, v[j].z, v[j].w};
 #pragma unroll
-        for (int e = 0; e < 2; e++) {
-            sum[e] = fmaxf(d[0][e], 0) * w[0][0] + fmaxf(d[0][2 + e], 0) * w[0][1];
-            sum[e] += fmaxf(d[1][e], 0) * w[1][0] + fmaxf(d[1][2 + e], 0) * w[1][1];
-            for (int m = 4; m < 32; m *= 2) sum[e] += __shfl_xor_sync(~0u, sum[e], m);
+            for (int i = 0; i < 4; i++) {
+                k[4 * i] = mul_bf16x2(expand_fp4<0>(word[i], up), m);
+                k[4 * i + 1] = mul_bf16x2(expand_fp4<1>(word[i], up), m);
+                k[4 * i + 2] = mul_bf16x2(expand_fp4<2>(word[i], up), m);
+                k[4 * i + 3] = mul_bf16x2(expand_fp4<3>(word[i], up), m);
+            }
+            float d[2][4] = {};
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                mma16816(d[0], q[0][i], k[2 * i], k[2 * i + 1]);
+                mma16816(d[1], q[1][i], k[2 * i], k[2 * i + 1]);
+            }
+            float sum[2];
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                sum[e] = fmaxf(d[0][e], 0) * w[0][0] + fmaxf(d[0][2 + e], 0) * w[0][1];
+                sum[e] += fmaxf(d[1][e], 0) * w[1][0] + fmaxf(d[1][2 + e], 0) * w[1][1];
+                for (int x = 4; x < 32; x *= 2) sum[e] += __shfl_xor_sync(~0u, sum[e], x);
+            }
+            /* lane 8 j + 2 c + e takes entry 2 c + e of this group, whose sum lane c holds */
+            float even = __shfl_sync(~0u, sum[0], lane >> 1 & 3), odd = __shfl_sync(~0u, sum[1], lane >> 1 & 3);
+            if (lane >> 3 == j) mine = lane & 1 ? odd : even;
         }
-        /* lanes 0..7 take entries 0..7: lane c holds the sums of 2 c and 2 c + 1 */
-        float even = __shfl_sync(~0u, sum[0], lane >> 1), odd = __shfl_sync(~0u, sum[1], lane >> 1);
-        float mine = lane & 1 ? odd : even;
         int out = i0 + lane;
-        if (lane < 8 && out < r.items) put_score(a, t, out, item_entry(a, r, out), mine);
+        if (out < r.items) put_score(a, t, out, item_entry(a, r, out), mine);
     }
 }
 
@@ -179,47 +192,81 @@ __device__ static uint32_t ordered(float x) {
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-enum { SELECT_THREADS = 1024, BINS = 2048 };
+enum { SELECT_THREADS = 512, WARPS = SELECT_THREADS / 32, BINS = 2048, DEEP = 8 };
 
-/* The k best of s [n], k < n, as their places in ascending order through `put(rank, place)`. */
-template <class PUT> __device__ static void select_best(const float *s, int n, int k, PUT put) {
-    __shared__ int32_t bins[BINS];
-    __shared__ int32_t warp_count[32], above[32], equal[32];
-    __shared__ uint32_t found_bin, found_left;
-    int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
-    uint32_t prefix = 0, mask = 0, left = static_cast<uint32_t>(k);
-    for (int pass = 0; pass < 3; pass++) {
-        int shift = pass == 0 ? 21 : pass == 1 ? 10 : 0, count = pass == 2 ? 1024 : 2048;
-        for (int i = tid; i < BINS; i += SELECT_THREADS) bins[i] = 0;
-        __syncthreads();
-        for (int i = tid; i < n; i += SELECT_THREADS) {
-            uint32_t u = ordered(s[i]);
-            if ((u & mask) == prefix) atomicAdd(&bins[u >> shift & (count - 1)], 1);
+__device__ static inline uint4 remote_u32x4(uint32_t addr) {
+    uint4 v;
+    asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(addr) : "memory");
+    return v;
+}
+/* Calls f(i, ordered(s[i])) for i in [i0, i1), DEEP loads in flight. All threads of the block. */
+template <class F> __device__ static inline void scan_row(const float *s, int i0, int i1, F f) {
+    for (int base = i0 + static_cast<int>(threadIdx.x); base < i1; base += SELECT_THREADS * DEEP) {
+        float v[DEEP];
+#pragma unroll
+        for (int j = 0; j < DEEP; j++) {
+            int i = base + j * SELECT_THREADS;
+            v[j] = i < i1 ? s[i] : 0;
         }
+#pragma unroll
+        for (int j = 0; j < DEEP; j++)
+            if (base + j * SELECT_THREADS < i1) f(ordered(v[j]));
+    }
+}
+
+/* The k best of s [n], k < n, as their places in ascending order through put(rank, place). The blocks of a cluster share
+ * the row; all make the same decisions from the sum of their histograms. */
+template <class PUT> __device__ static void select_best(const float *s, int n, int k, PUT put) {
+    __shared__ __align__(16) uint32_t bins[2][BINS];
+    __shared__ uint32_t warp_count[WARPS], above[WARPS], equal[WARPS], block_count[2], found[2];
+    int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
+    uint32_t peers = cluster_size(), rank = cluster_rank(), prefix = 0, mask = 0, left = static_cast<uint32_t>(k);
+    int part = (n + static_cast<int>(peers) * 32 * WARPS - 1) / (static_cast<int>(peers) * 32 * WARPS) * 32 * WARPS;
+    int i0 = min(static_cast<int>(rank) * part, n), i1 = min(i0 + part, n);
+    for (int pass = 0; pass < 3; pass++) {
+        int shift = pass == 0 ? 21 : pass == 1 ? 10 : 0;
+        uint32_t *own = bins[pass & 1], low = pass == 2 ? 1023 : 2047;
+        for (int i = tid; i < BINS; i += SELECT_THREADS) own[i] = 0;
         __syncthreads();
-        /* bins from the top: thread tid owns bins count - 1 - 2 tid and the one below (one bin in the last pass) */
-        int per = count / SELECT_THREADS, hi = count - 1 - tid * per, sum = bins[hi] + (per == 2 ? bins[hi - 1] : 0), run = sum;
+        scan_row(s, i0, i1, [&](uint32_t u) {
+            if ((u & mask) == prefix) atomicAdd(&own[u >> shift & low], 1u);
+        });
+        cluster_sync();
+        /* thread tid has the four bins BINS - 1 - 4 tid and below */
+        uint4 b = {0, 0, 0, 0};
+        uint32_t at = smem_addr(own + BINS - 4 - 4 * tid);
+        for (uint32_t p = 0; p < peers; p++) {
+            uint4 o = remote_u32x4(remote(at, p));
+            b.x += o.x, b.y += o.y, b.z += o.z, b.w += o.w;
+        }
+        const uint32_t four[4] = {b.w, b.z, b.y, b.x}; /* highest first */
+        uint32_t sum = b.x + b.y + b.z + b.w, run = sum;
         for (int m = 1; m < 32; m *= 2) {
-            int v = __shfl_up_sync(~0u, run, m);
+            uint32_t v = __shfl_up_sync(~0u, run, m);
             if (lane >= m) run += v;
         }
         if (lane == 31) warp_count[warp] = run;
         __syncthreads();
-        int before = run - sum;
+        uint32_t before = run - sum;
         for (int i = 0; i < warp; i++) before += warp_count[i];
-        if (before < static_cast<int>(left) && before + sum >= static_cast<int>(left)) {
-            int in_hi = before + bins[hi] >= static_cast<int>(left);
-            found_bin = static_cast<uint32_t>(in_hi ? hi : hi - 1);
-            found_left = left - static_cast<uint32_t>(in_hi ? before : before + bins[hi]);
+        if (before < left && before + sum >= left) {
+            uint32_t bin = static_cast<uint32_t>(BINS - 1 - 4 * tid), x = before;
+            int i = 0;
+            while (x + four[i] < left) x += four[i++];
+            found[0] = bin - static_cast<uint32_t>(i);
+            found[1] = left - x;
         }
         __syncthreads();
-        prefix |= found_bin << shift;
-        mask |= static_cast<uint32_t>(count - 1) << shift;
-        left = found_left;
+        prefix |= found[0] << shift;
+        mask |= low << shift;
+        left = found[1];
     }
     /* prefix is the k-th best value; all above it stay, and the first `left` of its equals */
-    int part = (n + 1023) / 1024 * 32, i0 = min(warp * part, n), i1 = min(i0 + part, n), up = 0, same = 0;
-    for (int i = i0 + lane; i < i1; i += 32) {
+    int w = part / WARPS, w0 = min(i0 + warp * w, i1), w1 = min(w0 + w, i1);
+    uint32_t up = 0, same = 0;
+#pragma unroll 8
+    for (int i = w0 + lane; i < w1; i += 32) {
         uint32_t u = ordered(s[i]);
         up += u > prefix;
         same += u == prefix;
@@ -227,36 +274,48 @@ template <class PUT> __device__ static void select_best(const float *s, int n, i
     for (int m = 16; m; m >>= 1) up += __shfl_xor_sync(~0u, up, m), same += __shfl_xor_sync(~0u, same, m);
     if (lane == 0) above[warp] = up, equal[warp] = same;
     __syncthreads();
-    int n_above = 0, n_same = 0;
-    for (int i = 0; i < warp; i++) n_above += above[i], n_same += equal[i];
-    for (int i = i0; i < i1; i += 32) {
-        uint32_t u = i + lane < i1 ? ordered(s[i + lane]) : 0;
-        bool in = i + lane < i1, is_up = in && u > prefix, is_same = in && u == prefix;
-        uint32_t below = (1u << lane) - 1, ups = __ballot_sync(~0u, is_up), sames = __ballot_sync(~0u, is_same);
-        int my_same = n_same + __popc(sames & below), my_up = n_above + __popc(ups & below);
-        if (is_up || (is_same && my_same < static_cast<int>(left))) put(my_up + min(my_same, static_cast<int>(left)), i + lane);
-        n_above += __popc(ups);
-        n_same += __popc(sames);
+    uint32_t n_above = 0, n_same = 0;
+    for (int i = 0; i < WARPS; i++) {
+        if (i == warp) up = n_above, same = n_same;
+        n_above += above[i], n_same += equal[i];
     }
-    __syncthreads();
+    if (tid == 0) block_count[0] = n_above, block_count[1] = n_same;
+    cluster_sync();
+    n_above = up, n_same = same;
+    for (uint32_t p = 0; p < rank; p++) {
+        uint32_t other = remote(smem_addr(block_count), p), v[2];
+        asm volatile("ld.shared::cluster.v2.u32 {%0, %1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "r"(other) : "memory");
+        n_above += v[0], n_same += v[1];
+    }
+#pragma unroll 4
+    for (int i = w0; i < w1; i += 32) {
+        uint32_t u = i + lane < w1 ? ordered(s[i + lane]) : 0;
+        bool in = i + lane < w1, is_up = in && u > prefix, is_same = in && u == prefix;
+        uint32_t below = (1u << lane) - 1, ups = __ballot_sync(~0u, is_up), sames = __ballot_sync(~0u, is_same);
+        uint32_t my_same = n_same + static_cast<uint32_t>(__popc(sames & below)), my_up = n_above + static_cast<uint32_t>(__popc(ups & below));
+        if (is_up || (is_same && my_same < left)) put(static_cast<int>(my_up + min(my_same, left)), i + lane);
+        n_above += static_cast<uint32_t>(__popc(ups));
+        n_same += static_cast<uint32_t>(__popc(sames));
+    }
+    cluster_sync(); /* nobody reads this block's counts any more */
 }
 
 __global__ void __launch_bounds__(SELECT_THREADS) select_kernel(select_view a) {
-    int t = blockIdx.x;
+    int t = blockIdx.y, first = blockIdx.x * SELECT_THREADS + threadIdx.x;
     row_items r = items_of(a, t);
     int32_t *sel = reinterpret_cast<int32_t *>(a.sel.row(t));
     int32_t *cand = reinterpret_cast<int32_t *>(a.cand.row(t));
     if (r.visible <= a.topk || r.items <= a.topk) {
-        if (threadIdx.x == 0) sel[0] = r.visible <= a.topk ? -1 : r.items;
-        for (int i = threadIdx.x; r.visible > a.topk && i < r.items; i += SELECT_THREADS) sel[1 + i] = item_entry(a, r, i);
+        if (first == 0) sel[0] = r.visible <= a.topk ? -1 : r.items;
+        for (int i = first; r.visible > a.topk && i < r.items; i += gridDim.x * SELECT_THREADS) sel[1 + i] = item_entry(a, r, i);
     } else {
-        if (threadIdx.x == 0) sel[0] = a.topk;
+        if (first == 0) sel[0] = a.topk;
         select_best(a.score + static_cast<int64_t>(t) * a.stride, r.items, a.topk,
                     [&](int rank, int place) { sel[1 + rank] = item_entry(a, r, place); });
     }
     if (a.mode != BY_CAND_SOURCE) return;
     int blocks = (r.visible + a.cand_size - 1) / a.cand_size;
-    if (threadIdx.x == 0) cand[0] = blocks <= a.cand_blocks ? -1 : a.cand_blocks;
+    if (first == 0) cand[0] = blocks <= a.cand_blocks ? -1 : a.cand_blocks;
     if (blocks > a.cand_blocks)
         select_best(a.block + static_cast<int64_t>(t) * a.block_stride, blocks, a.cand_blocks,
                     [&](int rank, int place) { cand[1 + rank] = place; });
@@ -280,14 +339,24 @@ by_status by_cuda_index_select(by_device *dev, const by_index_select_args *a, by
     bool fast = a->heads == 32 && a->d == 128 && a->q.dtype == BY_IX4 && a->keys.rec == BY_REC_IX4 &&
                 reinterpret_cast<uintptr_t>(v.keys.p) % 16 == 0 && a->keys.block_stride % 16 == 0;
     if (fast) {
-        int want = (most + 255) / 256, room = (4 * c->sms + T - 1) / T;
+        int want = (most + 8 * GROUP - 1) / (8 * GROUP), room = (4 * c->sms + T - 1) / T;
         score_kernel<<<dim3(static_cast<unsigned>(want < room || room < 1 ? want : room), rows), 256, 0, c->stream>>>(v);
     } else {
         score_plain_kernel<<<dim3(static_cast<unsigned>((most + 63) / 64), rows), 256, 0, c->stream>>>(v);
     }
     if (a->mode == BY_CAND_SOURCE && blocks > a->cand_blocks)
         block_max_kernel<<<dim3(static_cast<unsigned>((blocks + 255) / 256), rows), 256, 0, c->stream>>>(v);
-    select_kernel<<<rows, SELECT_THREADS, 0, c->stream>>>(v);
     BY_CUDA_LAUNCHED(err, "index_select");
+    int peers = most > 65536 ? 8 : most > 16384 ? 4 : most > 4096 ? 2 : 1; /* blocks that share a row */
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(peers), 1, 1};
+    config.gridDim = dim3(static_cast<unsigned>(peers), rows);
+    config.blockDim = dim3(SELECT_THREADS);
+    config.stream = c->stream;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    BY_CUDA_TRY(err, cudaLaunchKernelEx(&config, select_kernel, v));
     return BY_OK;
 }

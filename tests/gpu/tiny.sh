@@ -1,0 +1,34 @@
+#!/bin/bash
+# tiny.sh PROGRAM SOURCE - the tiny model end to end on the device against the cpu backend: logits in exact numerics within
+# 1e-4 everywhere, in the two quantised modes by the median (a value that falls to the other side of a rounding boundary is
+# amplified by random weights), and no difference at all between one chunk, small chunks and token by token.
+program=$1
+source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+awk 'BEGIN { srand(5); n = split("1 17 60 150 200", len, " "); for (i = 1; i <= n; i++) { s = ""; for (k = 0; k < len[i]; k++)
+  s = s (k ? "," : "") int(3 + rand() * 1990); printf "{\"id\":\"l%d\",\"tokens\":[%s]}\n", i, s } }' >"$work/lines.jsonl"
+failed=0
+run() { # numerics folder backend flags...
+  mkdir -p "$work/$2"
+  "$program" logits -m "$source/models/tiny" -i "$work/lines.jsonl" -o "$work/$2" --numerics "$1" --backend "$3" "${@:4}" || failed=1
+}
+for numerics in exact quantised deployed; do
+  run $numerics cpu cpu
+  run $numerics one cuda
+  run $numerics chunk cuda --chunk 7
+  run $numerics decode cuda --decode-from 20
+  for i in 1 2 3 4 5; do
+    cmp "$work/one/l$i.npy" "$work/chunk/l$i.npy" && cmp "$work/one/l$i.npy" "$work/decode/l$i.npy" || failed=1
+    # largest and median difference of the fp32 payloads (the header of these files is 128 bytes)
+    paste <(tail -c +129 "$work/cpu/l$i.npy" | od -An -v -tf4 -w4) <(tail -c +129 "$work/one/l$i.npy" | od -An -v -tf4 -w4) |
+      awk '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= 1e30)) d = 1e30; print d }' | sort -g >"$work/diff"
+    n=$(wc -l <"$work/diff")
+    most=$(tail -1 "$work/diff")
+    median=$(sed -n "$((n / 2 + 1))p" "$work/diff")
+    echo "tiny $numerics line $i: $n values, median difference $median, largest $most"
+    case $numerics in exact) bad=$(awk "BEGIN { print ($most > 1e-4) }") ;; *) bad=$(awk "BEGIN { print ($median > 0.4) }") ;; esac
+    [ "$bad" = 0 ] || { echo "  FAILED"; failed=1; }
+  done
+done
+exit $failed
