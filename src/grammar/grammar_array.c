@@ -247,6 +247,16 @@ static bool text_of(by_gr *g, uint32_t capture, by_str more, by_buf *out) {
     return by_buf_push_str(out, more) || (by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), false);
 }
 
+/* Parses a captured text and writes its canonical form. False when it is no whole value, or on an error. */
+static bool value_of(by_gr *g, const by_buf *text, by_arena *a, by_json *v, by_buf *canon) {
+    by_json_opts o = {.depth_max = 1000};
+    by_status s = by_json_parse(v, a, by_buf_str(text), &o, NULL);
+    if (s >= 0 && canonical(g, v, canon)) return true;
+    if (s >= 0 || s == BY_ENOMEM) by_gr_fail(g, BY_ENOMEM, "grammar: out of memory");
+    else if (s == BY_ELIMIT) by_gr_fail(g, BY_EUNSUPPORTED, "grammar: distinct items nest deeper than %u", o.depth_max);
+    return false;
+}
+
 /* The list with the captured value added; *dup when it is there already. */
 static uint32_t remember(by_gr *g, uint32_t capture, uint32_t seen, bool *dup) {
     *dup = false;
@@ -254,9 +264,7 @@ static uint32_t remember(by_gr *g, uint32_t capture, uint32_t seen, bool *dup) {
     by_arena a;
     by_json v;
     by_arena_init(&a, BY_MEM_GRAMMAR);
-    by_json_opts o = {.depth_max = 1000};
-    if (text_of(g, capture, (by_str){0}, &text) && by_json_parse(&v, &a, by_buf_str(&text), &o, NULL) >= 0 &&
-        canonical(g, &v, &canon)) {
+    if (text_of(g, capture, (by_str){0}, &text) && value_of(g, &text, &a, &v, &canon)) {
         uint32_t id = value_id(g, by_buf_str(&canon));
         *dup = has_seen(g, seen, id);
         if (!*dup) seen = push(g, 2, id, seen);
@@ -290,10 +298,8 @@ bool by_gr_uniq_is_dup(by_gr *g, by_gr_term t, by_gr_term arr, by_str path) {
     by_buf text = {0}, canon = {0};
     by_arena a;
     by_json v;
-    by_json_opts o = {.depth_max = 1000};
     by_arena_init(&a, BY_MEM_GRAMMAR);
-    if (text_of(g, uniq->c, path, &text) && by_json_parse(&v, &a, by_buf_str(&text), &o, NULL) >= 0 &&
-        canonical(g, &v, &canon))
+    if (text_of(g, uniq->c, path, &text) && value_of(g, &text, &a, &v, &canon))
         for (; seen && !dup; seen = g->nodes[seen].b)
             dup = by_str_eq(g->lits[g->nodes[seen].a], by_buf_str(&canon));
     by_arena_deinit(&a);

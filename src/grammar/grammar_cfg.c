@@ -241,6 +241,7 @@ static uint32_t components(by_gr_cfg *c) {
                 c->rules[enter].stack_pos = open.n;
                 leading(c, c->rules[enter].body, &st[n_st++].edges, 0);
                 push = false;
+                if (by_gr_bad(g)) break;
             }
             frame *f = &st[n_st - 1];
             by_gr_crule *r = &c->rules[f->rule];
@@ -375,6 +376,53 @@ static void split(by_gr_cfg *c, uint32_t n, const uint32_t *member, uint32_t m, 
     }
 }
 
+static uint32_t nonempty(by_gr_cfg *c, uint32_t n) {
+    if (n == 0) return UINT32_MAX;
+    return nullable(c, n, 0) ? make(c, (by_gr_cnode){.kind = BY_GR_C_NONEMPTY, .a = n}) : n;
+}
+
+/* Linear form of the texts of n that are not empty, over the members' own such texts: a member that may be empty leaves
+ * its rest to be looked into, and rests are shorter, so this ends. */
+static void split_nonempty(by_gr_cfg *c, uint32_t n, const uint32_t *member, uint32_t m, linear *out, uint32_t depth) {
+    linear part;
+    split(c, n, member, m, &part, depth);
+    if (part.base != UINT32_MAX) out->base = unite(c, out->base, nonempty(c, part.base));
+    for (uint32_t j = 0; j < m && !by_gr_bad(c->g); j++) {
+        if (part.rest[j] == UINT32_MAX) continue;
+        out->rest[j] = unite(c, out->rest[j], part.rest[j]);
+        if (c->rules[member[j]].nullable && part.rest[j] != 0)
+            split_nonempty(c, part.rest[j], member, m, out, depth + 1);
+    }
+}
+
+static uint32_t body_of(by_gr_cfg *c, uint32_t n) {
+    return n == UINT32_MAX ? by_gr_cfg_term(c, BY_GR_NEVER) : n;
+}
+
+/* Bodies of the rules Y_ji (y[j * m + i]). reach[j][k]: a step from j to k that may read nothing. */
+static void make_tails(by_gr_cfg *c, const linear *forms, const uint32_t *y, uint32_t m) {
+    bool reach[COMPONENT_MAX][COMPONENT_MAX] = {{false}};
+    for (uint32_t j = 0; j < m; j++)
+        for (uint32_t k = 0; k < m; k++)
+            reach[j][k] = j == k || (forms[k].rest[j] != UINT32_MAX && nullable(c, forms[k].rest[j], 0));
+    for (uint32_t q = 0; q < m; q++)
+        for (uint32_t j = 0; j < m; j++)
+            for (uint32_t k = 0; k < m; k++)
+                reach[j][k] |= reach[j][q] && reach[q][k];
+    for (uint32_t j = 0; j < m; j++)
+        for (uint32_t i = 0; i < m && !by_gr_bad(c->g); i++) {
+            uint32_t body = reach[j][i] ? 0 : UINT32_MAX;
+            for (uint32_t p = 0; p < m; p++)
+                for (uint32_t k = 0; reach[j][p] && k < m; k++) {
+                    uint32_t r = forms[k].rest[p] == UINT32_MAX ? UINT32_MAX : nonempty(c, forms[k].rest[p]);
+                    if (r != UINT32_MAX) body = unite(c, body, by_gr_cfg_seq(c, r, by_gr_cfg_rule(c, y[k * m + i])));
+                }
+            c->rules[y[j * m + i]].body = body_of(c, body);
+            c->rules[y[j * m + i]].defined = true;
+        }
+}
+
+/* forms[i].rest[j] is R_ji: what follows Xj in Xi. A member that may be empty becomes "its other texts, or nothing". */
 static void remove_component(by_gr_cfg *c, uint32_t comp) {
     by_gr *g = c->g;
     uint32_t member[COMPONENT_MAX], m = 0;
@@ -388,43 +436,25 @@ static void remove_component(by_gr_cfg *c, uint32_t comp) {
         member[m++] = i;
     }
     linear *forms = by_gr_alloc(g, m * sizeof *forms);
-    uint32_t *y = by_gr_alloc(g, m * m * sizeof *y); /* y[j * m + i] = rule of Y_ji */
+    uint32_t *y = by_gr_alloc(g, m * m * sizeof *y);
     if (!forms || !y) return;
-    for (uint32_t i = 0; i < m; i++)
-        split(c, c->rules[member[i]].body, member, m, &forms[i], 0);
+    for (uint32_t i = 0; i < m; i++) {
+        for (uint32_t j = 0; j < m; j++)
+            forms[i].rest[j] = UINT32_MAX;
+        forms[i].base = UINT32_MAX;
+        split_nonempty(c, c->rules[member[i]].body, member, m, &forms[i], 0);
+    }
     for (uint32_t k = 0; k < m * m && !by_gr_bad(g); k++)
         y[k] = by_gr_cfg_new_rule(c);
     if (by_gr_bad(g)) return;
-    /* forms[i].rest[j] is R_ji: what follows Xj in Xi. Y_ji then steps from Xj to every Xk with R_jk, which is
-     * forms[k].rest[j]. */
-    /* Which members reach which by empty or nullable rests: their bases are shared without reading anything. */
-    bool reach[COMPONENT_MAX][COMPONENT_MAX] = {{false}};
-    for (uint32_t j = 0; j < m; j++)
-        for (uint32_t k = 0; k < m; k++)
-            reach[j][k] = j == k || (forms[k].rest[j] != UINT32_MAX && nullable(c, forms[k].rest[j], 0));
-    for (uint32_t q = 0; q < m; q++)
-        for (uint32_t j = 0; j < m; j++)
-            for (uint32_t k = 0; k < m; k++)
-                reach[j][k] |= reach[j][q] && reach[q][k];
-    for (uint32_t j = 0; j < m && !by_gr_bad(g); j++) /* close Y under empty steps, before and behind every real one */
-        for (uint32_t i = 0; i < m; i++) {
-            uint32_t body = reach[j][i] ? 0 : UINT32_MAX;
-            for (uint32_t p = 0; p < m; p++)
-                for (uint32_t k = 0; reach[j][p] && k < m; k++) {
-                    uint32_t r = forms[k].rest[p];
-                    if (r == UINT32_MAX || r == 0) continue;
-                    if (nullable(c, r, 0)) r = make(c, (by_gr_cnode){.kind = BY_GR_C_NONEMPTY, .a = r});
-                    body = unite(c, body, by_gr_cfg_seq(c, r, by_gr_cfg_rule(c, y[k * m + i])));
-                }
-            c->rules[y[j * m + i]].body = body == UINT32_MAX ? by_gr_cfg_term(c, BY_GR_NEVER) : body;
-            c->rules[y[j * m + i]].defined = true;
-        }
+    make_tails(c, forms, y, m);
     for (uint32_t i = 0; i < m && !by_gr_bad(g); i++) {
         uint32_t body = UINT32_MAX;
         for (uint32_t j = 0; j < m; j++)
             if (forms[j].base != UINT32_MAX)
                 body = unite(c, body, by_gr_cfg_seq(c, forms[j].base, by_gr_cfg_rule(c, y[j * m + i])));
-        c->rules[member[i]].body = body == UINT32_MAX ? by_gr_cfg_term(c, BY_GR_NEVER) : body;
+        if (c->rules[member[i]].nullable) body = unite(c, body, 0);
+        c->rules[member[i]].body = body_of(c, body);
         c->rules[member[i]].comp = 0;
     }
 }

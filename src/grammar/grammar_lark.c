@@ -123,10 +123,11 @@ static by_str string(parser *p) {
     }
     by_json v;
     by_str text = by_arena_dup(&p->g->arena, by_buf_str(&b));
-    if (text.ptr && by_json_parse(&v, &p->g->arena, text, NULL, NULL) >= 0 && v.type == BY_JSON_STRING)
+    by_status status = text.ptr && !b.failed ? by_json_parse(&v, &p->g->arena, text, NULL, NULL) : BY_ENOMEM;
+    if (status >= 0 && v.type == BY_JSON_STRING)
         out = v.v.s;
     else
-        fail(p, from, BY_EFORMAT, "bad string");
+        fail(p, from, status == BY_ENOMEM ? BY_ENOMEM : BY_EFORMAT, "bad string");
     by_buf_deinit(&b);
     if (!out.ptr) out = BY_STR("");
     return out;
@@ -239,8 +240,9 @@ static uint32_t json(parser *p) {
     by_err err;
     if (!v) return 0;
     by_json_opts o = {.depth_max = BY_LIMIT_JSON_DEPTH};
-    if (by_json_parse(v, &p->g->arena, by_str_of(p->s.ptr + at, end - at), &o, &err) < 0) {
-        by_gr_text_error(p->g, p->s, at, BY_EFORMAT, "%s", err.msg);
+    by_status status = by_json_parse(v, &p->g->arena, by_str_of(p->s.ptr + at, end - at), &o, &err);
+    if (status < 0) {
+        by_gr_text_error(p->g, p->s, at, status, "%s", err.msg);
         return 0;
     }
     p->at = end;
@@ -591,6 +593,7 @@ static bool terminals_regular(parser *p) {
     uint8_t *mark = by_alloc_zero(BY_MEM_GRAMMAR, c->n_rules + 1u); /* 1 = open, 2 = done */
     by_gr_vec st = {0};
     bool ok = mark != NULL;
+    if (!ok) by_gr_fail(p->g, BY_ENOMEM, "grammar: out of memory");
     for (uint32_t r = 0; ok && r < c->n_rules && !by_gr_bad(p->g); r++) {
         if (!is_terminal_name(c->rules[r].name) || mark[r]) continue;
         by_gr_vec_push(p->g, &st, r << 1 | 1);

@@ -144,7 +144,10 @@ static inline void visit(walker *w, uint32_t child, by_gr_term t, by_gr_term sta
     bool nullable = w->record && by_gr_nullable(w->g, t);
     if (nullable) by_gr_vec_push(w->g, &w->exits, child);
     if (n->n_child == 0 || t == BY_GR_EPS) return;
-    pure = pure && t == start;
+    if (pure) { /* a byte that loops although its group as a whole does not is not in the base set */
+        uint8_t b = w->v->byte[child];
+        pure = t == start && b < 0x80 && absorbs(w, start) >> w->v->group[b] & 1;
+    }
     if (!nullable && !(n->sig & BY_GV_BAD) && w->g->nodes[t].kind != BY_GR_K_MARK) {
         uint64_t sig = absorbs(w, t);
         if (sig && !(n->sig & ~sig)) {
@@ -200,7 +203,9 @@ static void or_mask(walker *w, by_gr_term t);
 
 static void walk_root(walker *w, by_gr_term t) {
     uint64_t sig = w->record && by_gr_nullable(w->g, t) ? 0 : absorbs(w, t);
-    const uint32_t *base = sig ? by_gv_base(w->v, sig) : NULL;
+    bool no_memory = false;
+    const uint32_t *base = sig ? by_gv_base(w->v, sig, &no_memory) : NULL;
+    if (no_memory) by_gr_fail(w->g, BY_ENOMEM, "grammar: out of memory");
     if (base) or_bits(w->bits, base, w->v->words);
     walk(w, 0, t, base != NULL);
 }

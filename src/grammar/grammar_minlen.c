@@ -188,6 +188,7 @@ static uint32_t eval(by_gr *g, by_gr_term t) {
  * until neither a length nor their number changes. */
 static void settle(by_gr *g) {
     g->rules_settled = false;
+    if (g->minlen_cap) memset(g->minlen, 0, g->minlen_cap * sizeof *g->minlen); /* made while some rule was not known */
     for (uint32_t round = 0; round < ROUNDS_MAX && !by_gr_bad(g); round++) {
         bool again = false;
         if (g->rule_min_cap < g->n_rules) {

@@ -486,7 +486,8 @@ static uint32_t encoded_len(by_str key) {
 uint32_t by_gr_obj_min_bytes(by_gr *g, by_gr_node n) {
     by_gr_objdef *d = g->objdefs[n.a];
     state s = state_of(g, n);
-    uint32_t sep = 4 + by_gr_min_bytes(g, g->ws) * 4, total = 1 + by_gr_min_bytes(g, g->ws), members = 0, cheap = 64;
+    uint32_t sep = 4 + by_gr_min_bytes(g, g->ws) * 4, members = 0, cheap = 64;
+    uint64_t total = 1 + by_gr_min_bytes(g, g->ws); /* parts may be "not known", which is large */
     for (uint32_t i = 0; i < d->n; i++) {
         if (g->opts.any_order ? seen(d, s.at, i) : i < s.at) continue;
         if (!d->ok[i]) continue;

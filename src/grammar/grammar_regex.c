@@ -22,8 +22,8 @@ typedef struct {
     uint32_t min, max; /* REP */
     by_gr_term term;   /* SET */
     uint8_t zero;      /* holds a zero-width part */
-    uint8_t ends;      /* 1 = only word characters end it, 2 = only others, 0 = not known */
-    uint8_t begins;
+    uint8_t ends;      /* 1 = only word characters end it (when it is not empty), 2 = only others, 0 = not known */
+    uint8_t empty;     /* may be empty */
 } node;
 
 typedef struct {
@@ -217,7 +217,7 @@ static uint8_t wordness(const by_gr_cps *s) {
 static uint32_t set_node(parser *p, by_gr_cps *s) {
     if (p->icase) by_gr_cps_fold(p->g, s);
     by_gr_cps_normalise(s);
-    node n = {.type = N_SET, .ends = wordness(s), .begins = wordness(s)};
+    node n = {.type = N_SET, .ends = wordness(s)};
     if (s->n == 2 && s->v[0] == s->v[1] && !(s->v[0] >= 0xd800 && s->v[0] <= 0xdfff)) {
         char u[4];
         n.term = by_gr_lit(p->g, by_str_of(u, by_utf8_put(s->v[0], u)));
@@ -283,7 +283,7 @@ static uint32_t parse_class(parser *p) {
 static uint32_t parse_alt(parser *p);
 
 static uint32_t zero_width(parser *p, ntype t, uint32_t child) {
-    return make(p, (node){.type = t, .a = child, .zero = 1});
+    return make(p, (node){.type = t, .a = child, .zero = 1, .empty = 1});
 }
 
 static bool skip_name(parser *p) {
@@ -338,14 +338,15 @@ static uint32_t parse_group(parser *p) {
             while (more(p) && peek(p) != ')')
                 p->at++;
             p->depth--;
-            return eat(p, ")") ? make(p, (node){.type = N_EMPTY}) : fail(p, BY_EFORMAT, "comment without )");
+            return eat(p, ")") ? make(p, (node){.type = N_EMPTY, .empty = 1})
+                               : fail(p, BY_EFORMAT, "comment without )");
         } else if (ahead(p, ">") || ahead(p, "(") || ahead(p, "P=") || ahead(p, "R"))
             return fail(p, BY_EUNSUPPORTED, "atomic groups, conditions and recursion are not supported");
         else if (!eat(p, ":") && !parse_flags(p, &group))
             return 0;
         if (!group) { /* flags for the rest of the enclosing group */
             p->depth--;
-            return make(p, (node){.type = N_EMPTY});
+            return make(p, (node){.type = N_EMPTY, .empty = 1});
         }
     }
     n = parse_alt(p);
@@ -443,8 +444,8 @@ static uint32_t parse_repeat(parser *p) {
                            .min = min,
                            .max = max,
                            .zero = c.zero,
-                           .ends = min ? c.ends : 0,
-                           .begins = min ? c.begins : 0});
+                           .ends = c.ends,
+                           .empty = min == 0 || c.empty});
     }
     return n;
 }
@@ -462,7 +463,7 @@ static void skip_extended(parser *p) {
 }
 
 static uint32_t parse_cat(parser *p) {
-    uint32_t n = make(p, (node){.type = N_EMPTY});
+    uint32_t n = make(p, (node){.type = N_EMPTY, .empty = 1});
     for (skip_extended(p); more(p) && peek(p) != '|' && peek(p) != ')' && !by_gr_bad(p->g); skip_extended(p)) {
         uint32_t m = parse_repeat(p);
         if (by_gr_bad(p->g)) return 0;
@@ -470,8 +471,12 @@ static uint32_t parse_cat(parser *p) {
         if (a.type == N_EMPTY)
             n = m;
         else
-            n = make(
-                p, (node){.type = N_CAT, .a = n, .b = m, .zero = a.zero | b.zero, .ends = b.ends, .begins = a.begins});
+            n = make(p, (node){.type = N_CAT,
+                               .a = n,
+                               .b = m,
+                               .zero = a.zero | b.zero,
+                               .ends = b.empty && a.ends != b.ends ? 0 : b.ends,
+                               .empty = a.empty & b.empty});
     }
     return n;
 }
@@ -487,7 +492,7 @@ static uint32_t parse_alt(parser *p) {
                            .b = m,
                            .zero = a.zero | b.zero,
                            .ends = a.ends == b.ends ? a.ends : 0,
-                           .begins = a.begins == b.begins ? a.begins : 0});
+                           .empty = a.empty | b.empty});
     }
     return n;
 }
@@ -556,7 +561,7 @@ static by_gr_term with_tail(parser *p, uint32_t n, by_gr_term k, int prev);
 static by_gr_term rep_tail(parser *p, node d, by_gr_term k, int prev) {
     if (d.max == BY_GR_INF || d.max > UNROLL_MAX)
         return fail(p, BY_EUNSUPPORTED, "look-ahead or anchor inside an unbounded repeat"), BY_GR_NEVER;
-    int later = p->nodes[d.a].ends ? p->nodes[d.a].ends : PREV_UNKNOWN;
+    int later = p->nodes[d.a].empty ? PREV_UNKNOWN : p->nodes[d.a].ends;
     by_gr_term t = k;
     for (uint32_t i = d.max; i-- > 0;) {
         by_gr_term once = with_tail(p, d.a, t, i ? later : prev);
@@ -565,16 +570,24 @@ static by_gr_term rep_tail(parser *p, node d, by_gr_term k, int prev) {
     return t;
 }
 
+/* What stands before part i (parts are last first): the part to its left, or further left where that may be empty. */
+static int before_part(parser *p, const by_gr_vec *parts, uint32_t i, int prev) {
+    int before = -1;
+    for (uint32_t j = i + 1; j < parts->n; j++) {
+        node d = p->nodes[parts->v[j]];
+        if (d.type >= N_AHEAD) continue;
+        if (before >= 0 && before != d.ends) return PREV_UNKNOWN;
+        before = d.ends;
+        if (!d.empty) return before;
+    }
+    return before < 0 || before == prev ? prev : PREV_UNKNOWN;
+}
+
 static by_gr_term cat_tail(parser *p, uint32_t n, by_gr_term k, int prev) {
     by_gr_vec parts = {0};
     chain(p, n, N_CAT, &parts);
     for (uint32_t i = 0; i < parts.n && !by_gr_bad(p->g); i++) {
-        int before = prev;
-        uint32_t j = i + 1; /* the part to the left that has width */
-        while (j < parts.n && p->nodes[parts.v[j]].type >= N_AHEAD)
-            j++;
-        if (j < parts.n) before = p->nodes[parts.v[j]].ends;
-        k = with_tail(p, parts.v[i], k, before);
+        k = with_tail(p, parts.v[i], k, before_part(p, &parts, i, prev));
     }
     by_gr_vec_free(&parts);
     return k;
@@ -678,7 +691,7 @@ static by_gr_term general(parser *p, uint32_t root, bool search) {
 by_gr_term by_gr_regex(by_gr *g, by_str text, const by_gr_regex_opts *o) {
     parser p = {.g = g, .s = text, .icase = o->icase, .dotall = o->dotall, .ecma_space = o->ecma_space};
     by_gr_term t = BY_GR_NEVER;
-    make(&p, (node){.type = N_EMPTY});
+    make(&p, (node){.type = N_EMPTY, .empty = 1});
     uint32_t root = parse_alt(&p);
     if (!by_gr_bad(g) && more(&p)) fail(&p, BY_EFORMAT, "unmatched )");
     if (!by_gr_bad(g)) {

@@ -20,11 +20,20 @@ by_gr_term by_gr_schema_rule_body(by_gr *g, uint32_t expr) {
 
 /* A string without a pattern may spell any character as an escape; one with a pattern or format only those that need
  * it: models do not write the others, and every offered escape is a chance to leave the pattern's path. */
+static bool only_lengths(const by_gr *g, by_gr_term t, unsigned depth) {
+    by_gr_node n = g->nodes[t];
+    if (t == BY_GR_ANYTEXT || t == BY_GR_ANYCHAR || t == BY_GR_EPS || n.kind == BY_GR_K_EXCEPT) return true;
+    if (depth > 8) return false;
+    if (n.kind == BY_GR_K_REP || n.kind == BY_GR_K_NOT) return only_lengths(g, n.a, depth + 1);
+    if (n.kind == BY_GR_K_SEQ) return only_lengths(g, n.a, depth + 1) && only_lengths(g, n.b, depth + 1);
+    if (n.kind != BY_GR_K_ALT && n.kind != BY_GR_K_AND) return false;
+    for (uint32_t i = 0; i < n.x; i++)
+        if (!only_lengths(g, g->lists.v[n.a + i], depth + 1)) return false;
+    return true;
+}
+
 unsigned by_gr_string_style(const by_gr *g, by_gr_term text) {
-    by_gr_node n = g->nodes[text];
-    bool any = text == BY_GR_ANYTEXT || text == BY_GR_ANYCHAR || (n.kind == BY_GR_K_REP && n.a == BY_GR_ANYCHAR) ||
-               n.kind == BY_GR_K_EXCEPT;
-    return any ? BY_GR_STYLE_ANY : BY_GR_STYLE_PLAIN;
+    return only_lengths(g, text, 0) ? BY_GR_STYLE_ANY : BY_GR_STYLE_PLAIN;
 }
 
 by_gr_term by_gr_norm_term(by_gr *g, const by_gr_norm *n) {

@@ -371,7 +371,7 @@ static by_status build_tails(by_grammar_vocab *v, by_err *err) {
     return BY_OK;
 }
 
-const uint32_t *by_gv_base(const by_grammar_vocab *cv, uint64_t sig) {
+const uint32_t *by_gv_base(const by_grammar_vocab *cv, uint64_t sig, bool *no_memory) {
     by_grammar_vocab *v =
         (by_grammar_vocab *)(uintptr_t)cv; /* a cache behind a lock; the object is logically constant */
     pthread_mutex_lock(&v->lock);
@@ -380,6 +380,7 @@ const uint32_t *by_gv_base(const by_grammar_vocab *cv, uint64_t sig) {
         if (v->base_sig[i] == sig) out = v->base[i];
     if (!out && v->n_bases < BY_GV_BASES) {
         out = by_alloc_zero(BY_MEM_GRAMMAR, (size_t)v->words * 4);
+        *no_memory = !out;
         for (uint32_t id = 0; out && id < v->n; id += 32) {
             uint32_t w = 0;
             for (uint32_t k = 0; k < 32 && id + k < v->n; k++)

@@ -77,7 +77,7 @@ struct by_grammar_vocab {
 unsigned by_gv_group(unsigned byte);
 unsigned by_gv_multi_group(unsigned lead);
 
-/* The set for a signature, or NULL when the cache is full and memory is out. Thread-safe; stays valid. */
-const uint32_t *by_gv_base(const by_grammar_vocab *v, uint64_t sig);
+/* The set for a signature, or NULL when the cache is full, or (*no_memory) memory is out. Thread-safe; stays valid. */
+const uint32_t *by_gv_base(const by_grammar_vocab *v, uint64_t sig, bool *no_memory);
 
 #endif

@@ -1,0 +1,8 @@
+/* fuzz_grammar_ebnf.c - hostile input to a grammar front end. */
+#include "support/fuzz_grammar.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    return by_fuzz_grammar(BY_GRAMMAR_EBNF, data, size);
+}
