@@ -155,8 +155,9 @@ static inline void visit(walker *w, uint32_t child, by_gr_term t, by_gr_term sta
             return;
         }
     }
-    by_gr_vec_push(w->g, &w->stack, child | (pure ? PURE : 0));
-    by_gr_vec_push(w->g, &w->stack, t);
+    w->stack.v[w->stack.n] = child | (pure ? PURE : 0); /* walk() made room for all children */
+    w->stack.v[w->stack.n + 1] = t;
+    w->stack.n += 2;
 }
 
 static uint32_t lower_bound(const uint8_t *byte, uint32_t lo, uint32_t hi, uint8_t b) {
@@ -186,6 +187,7 @@ static void walk(walker *w, uint32_t node, by_gr_term t, bool pure) {
         const by_gr_row *row = by_gr_row_of(g, s);
         uint32_t c = n->first, end = c + n->n_child;
         if (n->n_child == 0 || row->n == 0) continue;
+        if (!by_gr_grow(g, &w->stack.v, w->stack.n + 2u * n->n_child, &w->stack.cap, sizeof *w->stack.v)) break;
         for (unsigned i = 0; i < row->n && c < end; i++) {
             uint8_t lo = row->r[i].lo, hi = row->r[i].hi;
             by_gr_term to = row->r[i].to;
