@@ -74,7 +74,7 @@ by_status by_device_open(by_device **out, const by_device_opts *opts, by_err *er
     dev->n_threads = 1;
     by_status status = BY_OK;
     if (opts->backend == BY_BACKEND_CPU) {
-        status = by_ops_cpu_table(&dev->ops, &dev->name, opts->isa, err);
+        status = by_ops_cpu_open(dev, opts->isa, opts->n_threads, err);
     } else if (opts->backend == BY_BACKEND_CUDA) {
         status = by_ops_cuda_open(dev, err);
     } else {
@@ -93,6 +93,7 @@ void by_device_close(by_device *dev) {
     if (!dev) return;
     assert(!dev->mems && "memory of this device is still in use");
     if (dev->vt) dev->vt->close(dev);
+    if (dev->backend == BY_BACKEND_CPU) by_ops_cpu_close(dev);
     by_free(dev->scratch);
     by_free(dev);
 }

@@ -49,8 +49,10 @@ struct by_device {
 
 extern const by_ops by_ops_ref;
 
-/* Fills the table of the cpu backend for an instruction set (NULL = best here). BY_EINVAL for an unknown name. */
-by_status by_ops_cpu_table(by_ops *out, const char **name, const char *isa, by_err *err);
+/* Fills ops, name, impl and the pool of a cpu device; isa NULL = best here, n_threads 0 = by_pool's default. Errors: BY_EINVAL
+ * (unknown isa), BY_EUNSUPPORTED (this processor lacks it), those of by_pool_create. Close after an error, too. */
+by_status by_ops_cpu_open(by_device *dev, const char *isa, int32_t n_threads, by_err *err);
+void by_ops_cpu_close(by_device *dev);
 
 /* Fills ops, vt, impl and name. Without BATHYC_CUDA: BY_EUNSUPPORTED, as on a machine without a device. */
 by_status by_ops_cuda_open(by_device *dev, by_err *err);
