@@ -170,46 +170,35 @@ static by_status convert_tools(by_convert *cv, const by_json *list) {
     for (uint32_t i = 0; i < list->n; i++) {
         const by_json *f = by_field(&list->v.items[i], 1), *description = by_field(f, DESCRIPTION), *strict = by_field(f, STRICT);
         by_str name = by_field(f, NAME)->v.s;
-        out[i] = (by_recipe_tool){.name = name, .has_description = by_given(description)};
+        out[i] = (by_recipe_tool){
+            .name = name, .has_description = by_given(description), .parameters = by_field(f, PARAMETERS)};
         if (by_given(description)) out[i].description = description->v.s;
         if (by_given(strict)) out[i].strict = &strict->v.b;
     }
     for (uint32_t i = 0; i < list->n; i++) {
         by_str place;
+        if (by_is_tool_name(out[i].name)) continue;
         BY_TRY(place_of(cv, "tools[", i, "].function", &place));
-        BY_TRY(by_check_tool_name(cv, out[i].name, place));
+        return by_refuse_tool_name(cv, out[i].name, place);
     }
-    BY_TRY(by_check_unique_names(cv, out, list->n));
-    for (uint32_t i = 0; i < list->n; i++) {
-        const by_json *f = by_field(&list->v.items[i], 1);
-        bool strict = out[i].strict && *out[i].strict;
-        BY_TRY(by_check_parameters(cv, out[i].name, by_field(f, PARAMETERS), strict, &out[i].parameters));
-    }
-    BY_TRY(by_check_all_strict(cv, out, list->n));
-    cv->out->conversation.tools = out;
-    cv->out->conversation.n_tools = list->n;
+    cv->tools = out;
+    cv->n_tools = list->n;
     return BY_OK;
 }
 
 /* ---- messages ---- */
 
-static by_status convert_image(by_convert *cv, const by_json *p, uint32_t at, uint32_t i, by_content *c) {
-    const by_json *url = by_field(p, 1), *detail = by_field(url, 1);
-    by_str path, long_path;
-    const by_recipe_image *image;
-    BY_TRY(place_of(cv, ".messages[", at, "]", &path));
-    const by_str parts[] = {path, BY_STR(".image_url.url["), by_number_text(cv, i), BY_STR("]: image_url.url ")};
-    BY_TRY(by_join(cv, parts, 4, by_str_of(NULL, 0), &long_path));
-    BY_TRY(by_image_from_url(cv, by_field(url, 0)->v.s, by_given(detail) ? (by_recipe_detail)detail->v.i : BY_DETAIL_HIGH,
-                             path, long_path, &image));
-    by_content_image(cv, c, image);
-    return BY_OK;
+static by_status check_link(by_convert *cv, by_str url, uint32_t at, uint32_t i) {
+    if (!by_is_long_link(url)) return BY_OK;
+    by_str place;
+    const by_str parts[] = {BY_STR(".messages["), by_number_text(cv, at), BY_STR("].image_url.url["), by_number_text(cv, i),
+                            BY_STR("]: image_url.url ")};
+    BY_TRY(by_join(cv, parts, BY_COUNT(parts), by_str_of(NULL, 0), &place));
+    return by_refuse_long_link(cv, url, place);
 }
 
-static by_status convert_file(by_convert *cv, const by_json *p, uint32_t at, uint32_t i, by_content *c) {
+static by_status check_file(by_convert *cv, const by_json *p, by_str path) {
     const by_json *data = by_field(p, 1), *id = by_field(p, 2), *name = by_field(p, 3);
-    by_str path, long_path;
-    BY_TRY(place_of(cv, ".messages[", at, "]", &path));
     if (by_given(id) && by_given(data))
         return BY_REFUSE(cv, path, BY_STR(": file cannot have both file_id and file_data"));
     if (by_given(id) && by_given(name))
@@ -217,10 +206,34 @@ static by_status convert_file(by_convert *cv, const by_json *p, uint32_t at, uin
     if (by_given(id))
         return BY_REFUSE(cv, path, BY_STR(": file_id is not supported. Pass the image as a base64 data url instead."));
     if (!by_given(data)) return BY_REFUSE(cv, path, BY_STR(": file must have a file_id or file_data"));
-    const by_str parts[] = {path, BY_STR(".image_url.url["), by_number_text(cv, i), BY_STR("]: image_url.url ")};
-    BY_TRY(by_join(cv, parts, 4, by_str_of(NULL, 0), &long_path));
-    const by_recipe_image *image;
-    BY_TRY(by_image_from_file_data(cv, data->v.s, path, long_path, &image));
+    return by_check_file_data(cv, data->v.s, path);
+}
+
+/* All pictures of a message, before any of them is looked at closely. path: of the message, made when there is one. */
+static by_status check_pictures(by_convert *cv, const by_json *list, uint32_t at, bool allowed, by_str *path) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n; i++) {
+        const by_json *p = &list->v.items[i];
+        if (by_variant(p) == PART_TEXT) continue;
+        if (n++ == 0) BY_TRY(place_of(cv, ".messages[", at, "]", path));
+        if (by_variant(p) == PART_IMAGE) BY_TRY(check_link(cv, by_field(by_field(p, 1), 0)->v.s, at, i));
+        else BY_TRY(check_file(cv, p, *path));
+    }
+    if (n && !allowed) return BY_REFUSE(cv, BY_STR("Image in assistant message is not supported"));
+    return BY_OK;
+}
+
+static by_status convert_picture(by_convert *cv, const by_json *p, by_str path, by_content *c) {
+    const by_json *url = by_field(p, 1), *detail = NULL;
+    const by_recipe_image *image = NULL;
+    if (cv->out->version == BY_RECIPE_V41) {
+        if (by_variant(p) == PART_IMAGE) {
+            detail = by_field(url, 1);
+            url = by_field(url, 0);
+        }
+        by_recipe_detail d = detail && by_given(detail) ? (by_recipe_detail)detail->v.i : BY_DETAIL_HIGH;
+        BY_TRY(by_image_from_url(cv, url->v.s, d, path, &image));
+    }
     by_content_image(cv, c, image);
     return BY_OK;
 }
@@ -229,15 +242,13 @@ static by_status convert_file(by_convert *cv, const by_json *p, uint32_t at, uin
 static by_status convert_content(by_convert *cv, const by_json *v, uint32_t at, bool images, by_recipe_text *out) {
     if (v->type == BY_JSON_STRING) return by_content_of_string(cv, v->v.s, out);
     by_content c;
+    by_str path = {0};
+    if (cv->out->version == BY_RECIPE_V41) BY_TRY(check_pictures(cv, v, at, images, &path));
     BY_TRY(by_content_begin(cv, &c, v->n));
     for (uint32_t i = 0; i < v->n; i++) {
         const by_json *p = &v->v.items[i];
-        uint32_t kind = by_variant(p);
-        if (kind == PART_TEXT) by_content_text(&c, by_field(p, 1)->v.s);
-        else if (cv->out->version == BY_RECIPE_V4) by_content_image(cv, &c, NULL);
-        else if (kind == PART_IMAGE && !images) return BY_REFUSE(cv, BY_STR("Image in assistant message is not supported"));
-        else if (kind == PART_IMAGE) BY_TRY(convert_image(cv, p, at, i, &c));
-        else BY_TRY(convert_file(cv, p, at, i, &c));
+        if (by_variant(p) == PART_TEXT) by_content_text(&c, by_field(p, 1)->v.s);
+        else BY_TRY(convert_picture(cv, p, path, &c));
     }
     *out = by_content_end(&c);
     return BY_OK;
@@ -291,6 +302,8 @@ static by_status convert_assistant(by_convert *cv, const by_json *v, uint32_t at
     const by_json *text = by_field(v, MSG_CONTENT), *list = by_field(v, MSG_CALLS), *reasoning = by_field(v, MSG_REASONING);
     by_recipe_message *m;
     BY_TRY(by_add_message(cv, BY_ROLE_ASSISTANT, &m));
+    if (by_given(text)) BY_TRY(check_not_empty(cv, text, at));
+    if (by_given(text)) BY_TRY(convert_content(cv, text, at, false, &m->content));
     if (by_given(list) && list->n == 0) {
         by_str place;
         BY_TRY(place_of(cv, "Invalid 'messages[", at, "].tool_calls': ", &place));
@@ -299,8 +312,6 @@ static by_status convert_assistant(by_convert *cv, const by_json *v, uint32_t at
     }
     if (!by_given(text) && !by_given(list))
         return BY_REFUSE(cv, BY_STR("Invalid assistant message: content or tool_calls must be set"));
-    if (by_given(text)) BY_TRY(check_not_empty(cv, text, at));
-    if (by_given(text)) BY_TRY(convert_content(cv, text, at, false, &m->content));
     m->has_reasoning = by_given(reasoning);
     if (m->has_reasoning) m->reasoning = reasoning->v.s;
     m->prefix = by_given(by_field(v, MSG_PREFIX)) && by_field(v, MSG_PREFIX)->v.b;
@@ -371,18 +382,20 @@ static by_status check_prefix(by_convert *cv, const by_json *body) {
     if (cv->n_messages == 0 || !cv->messages[cv->n_messages - 1].prefix) return BY_OK;
     if (by_given(f) && by_variant(f) == BY_FORMAT_JSON_OBJECT)
         return BY_REFUSE(cv, BY_STR("response_format json_object should not be used with prefix"));
-    if (by_given(list) && list->n) return BY_REFUSE(cv, BY_STR("Function call should not be used with prefix"));
-    return BY_OK;
+    bool has_calls = by_given(list) && list->n;
+    for (uint32_t i = 0; i < cv->n_messages; i++) has_calls = has_calls || cv->messages[i].n_calls;
+    return has_calls ? BY_REFUSE(cv, BY_STR("Function call should not be used with prefix")) : BY_OK;
 }
 
 static by_status convert_format(by_convert *cv, const by_json *f) {
     by_recipe_conversation *c = &cv->out->conversation;
-    if (!by_given(f)) return BY_OK;
-    c->format = (by_recipe_format)by_variant(f);
+    if (by_given(f)) c->format = (by_recipe_format)by_variant(f);
     if (c->format == BY_FORMAT_REGEX) c->regex = by_field(f, 1)->v.s;
-    if (c->format != BY_FORMAT_JSON_SCHEMA) return BY_OK;
-    const by_json *s = by_field(f, 1);
-    return by_set_schema_format(cv, by_field(s, 0), by_given(by_field(s, 1)) && by_field(s, 1)->v.b);
+    if (c->format == BY_FORMAT_JSON_SCHEMA) {
+        const by_json *s = by_field(f, 1);
+        BY_TRY(by_set_schema_format(cv, by_field(s, 0), by_given(by_field(s, 1)) && by_field(s, 1)->v.b));
+    }
+    return by_check_all_strict(cv, by_given(f));
 }
 
 static by_status convert_stream(by_convert *cv, const by_json *body) {
@@ -398,10 +411,10 @@ static by_status convert_logprobs(by_convert *cv, const by_json *on, const by_js
     by_api_inference *inf = &cv->out->inference;
     inf->logprobs = by_given(on) && on->v.b;
     if (!by_given(top)) return BY_OK;
-    if (top->v.i > 20) return BY_REFUSE(cv, BY_STR("Invalid top_logprobs value, the valid range of top_logprobs is [0, 20]."));
     if (!inf->logprobs)
         return BY_REFUSE(cv, BY_STR("Invalid top_logprobs and logprobs value, logprobs must be set to true if top_logprobs is "
                                     "used."));
+    if (top->v.i > 20) return BY_REFUSE(cv, BY_STR("Invalid top_logprobs value, the valid range of top_logprobs is [0, 20]."));
     inf->has_top_logprobs = true;
     inf->top_logprobs = (uint32_t)top->v.i;
     return BY_OK;

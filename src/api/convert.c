@@ -339,7 +339,7 @@ by_status by_check_reasoning(by_convert *cv, by_str field) {
     for (uint32_t i = cv->n_messages; i-- > 0;) {
         const by_recipe_message *m = &cv->messages[i];
         if (m->role == BY_ROLE_USER) break;
-        if (m->role != BY_ROLE_ASSISTANT || m->has_reasoning || !(c->n_tools || m->n_calls)) continue;
+        if (m->role != BY_ROLE_ASSISTANT || m->has_reasoning || !(cv->n_tools || m->n_calls)) continue;
         return BY_REFUSE(cv, BY_STR("The `"), field, BY_STR("` in the thinking mode must be passed back to the API."));
     }
     return BY_OK;
@@ -390,7 +390,7 @@ static int compare_call_ids(const void *a, const void *b) {
     return by_str_cmp(x->id, y->id);
 }
 
-/* The original keeps the calls of V4 requests, and of all Responses requests, in the order of their ids. */
+/* The original keeps the calls of Responses requests in the order of their ids. */
 static by_status order_calls(by_convert *cv) {
     for (uint32_t i = 0; i < cv->n_messages; i++) {
         by_recipe_message *m = &cv->messages[i];
@@ -407,7 +407,7 @@ static by_status order_calls(by_convert *cv) {
 by_status by_finish_conversation(by_convert *cv) {
     by_recipe_conversation *c = &cv->out->conversation;
     settle_reasoning(cv);
-    if (cv->out->version == BY_RECIPE_V4 || cv->out->api == BY_API_RESPONSES) BY_TRY(order_calls(cv));
+    if (cv->out->api == BY_API_RESPONSES) BY_TRY(order_calls(cv));
     c->messages = cv->messages;
     c->n_messages = cv->n_messages;
     by_parser_opts *p = &cv->out->parsing;

@@ -19,6 +19,9 @@ typedef struct by_convert {
     /* messages so far; moved into out->conversation at the end */
     by_recipe_message *messages;
     uint32_t n_messages, cap_messages;
+    /* tools of the request, their parameters as they were sent until the choice is applied */
+    by_recipe_tool *tools;
+    uint32_t n_tools;
 } by_convert;
 
 /* ---- errors ---- */
@@ -98,20 +101,22 @@ by_status by_finish_conversation(by_convert *cv);
 
 /* ---- tools (tools.c) ---- */
 
-/* Checks a tool's name; place is the text between the quotes of the message without ".name": "tools[0].function". */
-by_status by_check_tool_name(by_convert *cv, by_str name, by_str place);
-by_status by_check_unique_names(by_convert *cv, const by_recipe_tool *tools, uint32_t n);
-/* Checks parameters (NULL or null = {}), or rewrites them for a strict tool. *out never NULL on success. */
-by_status by_check_parameters(by_convert *cv, by_str tool_name, const by_json *parameters, bool strict, const by_json **out);
-by_status by_check_all_strict(by_convert *cv, const by_recipe_tool *tools, uint32_t n);
-/* Applies a choice: name.ptr for a named tool. Thinking must be set before. */
+/* 1 to 128 of a-z A-Z 0-9 _ - */
+bool by_is_tool_name(by_str name);
+/* Says what is wrong with another name; place is the text between the quotes of the message without ".name":
+ * "tools[0].function". */
+by_status by_refuse_tool_name(by_convert *cv, by_str name, by_str place);
+/* The chosen tools: all strict, or none? Strict ones and a format of the answer exclude each other. */
+by_status by_check_all_strict(by_convert *cv, bool has_format);
+/* Applies a choice (name.ptr for a named tool) to cv->tools and makes what it leaves the conversation's. Names must differ. Unless the choice is none, the parameters of all are checked, and
+ * those of strict tools rewritten. Thinking must be set before. */
 typedef struct by_choice {
     by_recipe_choice word;
     by_str name; /* ptr NULL = none */
 } by_choice;
 by_status by_apply_choice(by_convert *cv, by_choice choice);
 /* Late tools that the choice took away (in V4: all) are not announced either; a system message left empty vanishes. */
-void by_drop_unchosen_tools(by_convert *cv);
+by_status by_drop_unchosen_tools(by_convert *cv);
 /* Compact JSON array of the tools, as the constraint shows them. */
 by_status by_tools_constraint(by_convert *cv, by_str *out);
 
@@ -127,11 +132,13 @@ by_status by_set_schema_format(by_convert *cv, const by_json *schema, bool stric
 /* ---- images (images.c) ---- */
 
 extern const by_shape by_shape_detail; /* WORD -> by_recipe_detail */
-/* An image_url of Chat and Responses: path is what the source records and messages begin with; long_path stands in front
- * of the message about a link that is too long. */
-by_status by_image_from_url(by_convert *cv, by_str url, by_recipe_detail detail, by_str path, by_str long_path,
-                            const by_recipe_image **out);
-by_status by_image_from_file_data(by_convert *cv, by_str data, by_str path, by_str long_path, const by_recipe_image **out);
+/* A link of more than 8192 bytes; place is all that stands in front of "external link length". */
+bool by_is_long_link(by_str url);
+by_status by_refuse_long_link(by_convert *cv, by_str url, by_str place);
+/* An image_url of Chat and Responses: path is what the source records and messages begin with. */
+by_status by_image_from_url(by_convert *cv, by_str url, by_recipe_detail detail, by_str path, const by_recipe_image **out);
+/* A file of Chat: is it a data URL of a picture? */
+by_status by_check_file_data(by_convert *cv, by_str data, by_str path);
 /* Those of Messages: path is what the source records, place what messages begin with. */
 by_status by_image_from_link(by_convert *cv, by_str url, by_str path, by_str place, const by_recipe_image **out);
 by_status by_image_from_base64(by_convert *cv, by_str media_type, by_str data, by_str path, by_str place,

@@ -156,19 +156,17 @@ static by_status refuse_picture(by_convert *cv, by_str path, const char *what) {
                      BY_STR(" is valid and has one of the following formats: webp, png, jpeg, and gif."));
 }
 
-static by_status refuse_long_link(by_convert *cv, by_str long_path, size_t len) {
+bool by_is_long_link(by_str url) { return url.len > LINK_MAX_BYTES && looks_like_link(url); }
+
+by_status by_refuse_long_link(by_convert *cv, by_str url, by_str place) {
     return BY_REFUSE(
-        cv, long_path, BY_STR("external link length "), by_number_text(cv, len), BY_STR(" too long, max link length "),
+        cv, place, BY_STR("external link length "), by_number_text(cv, url.len), BY_STR(" too long, max link length "),
         by_number_text(cv, LINK_MAX_BYTES),
         BY_STR(". Consider passing file data directly with base64 data url instead."));
 }
 
-by_status by_image_from_url(by_convert *cv, by_str url, by_recipe_detail detail, by_str path, by_str long_path,
-                            const by_recipe_image **out) {
-    if (looks_like_link(url)) {
-        if (url.len > LINK_MAX_BYTES) return refuse_long_link(cv, long_path, url.len);
-        return make_image(cv, BY_IMAGE_URL, url, detail, path, out);
-    }
+by_status by_image_from_url(by_convert *cv, by_str url, by_recipe_detail detail, by_str path, const by_recipe_image **out) {
+    if (looks_like_link(url)) return make_image(cv, BY_IMAGE_URL, url, detail, path, out);
     bool type_ok, body_ok;
     verdict v = judge(url, &type_ok, &body_ok);
     if (v == NOT_DATA || !memmem(url.ptr, url.len, "base64,", 7))
@@ -178,12 +176,12 @@ by_status by_image_from_url(by_convert *cv, by_str url, by_recipe_detail detail,
     return make_image(cv, BY_IMAGE_DATA_URL, url, detail, path, out);
 }
 
-by_status by_image_from_file_data(by_convert *cv, by_str data, by_str path, by_str long_path, const by_recipe_image **out) {
+by_status by_check_file_data(by_convert *cv, by_str data, by_str path) {
     bool type_ok = false, body_ok = false;
     verdict v = judge(data, &type_ok, &body_ok);
     if (v != NOT_DATA && !type_ok) return refuse_picture(cv, path, "file");
     if (v == NOT_DATA || !body_ok) return BY_REFUSE(cv, path, BY_STR(": file_data is not a valid base64 data url"));
-    return by_image_from_url(cv, data, BY_DETAIL_HIGH, path, long_path, out);
+    return BY_OK;
 }
 
 /* ---- Messages ---- */
@@ -193,7 +191,7 @@ by_status by_image_from_link(by_convert *cv, by_str url, by_str path, by_str pla
         by_str long_path;
         const by_str parts[] = {place, BY_STR(": ")};
         BY_TRY(by_join(cv, parts, 2, by_str_of(NULL, 0), &long_path));
-        if (url.len > LINK_MAX_BYTES) return refuse_long_link(cv, long_path, url.len);
+        if (by_is_long_link(url)) return by_refuse_long_link(cv, url, long_path);
         return make_image(cv, BY_IMAGE_URL, url, BY_DETAIL_HIGH, path, out);
     }
     by_buf quoted = {0};

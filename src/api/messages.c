@@ -1,5 +1,7 @@
 /* messages.c - Messages requests. Order of the checks: model, tools, messages block by block, choice of tools, stop,
  * temperature, top_p, max_tokens. */
+#include <stdlib.h>
+
 #include "api/convert.h"
 #include "api/messages_shape.h"
 #include "json/json_write.h"
@@ -36,15 +38,18 @@ static by_status refuse_at(reader *r, const char *what) {
     return BY_REFUSE(r->cv, place, by_str_z(what));
 }
 
+static int compare_texts(const void *a, const void *b) { return by_str_cmp(*(const by_str *)a, *(const by_str *)b); }
+
 /* place ends in ": ", or, as the original has it at one place, in ":". */
 static by_status refuse_waiting(reader *r, by_str place) {
     by_convert *cv = r->cv;
     by_str *names = BY_MAKE(cv, by_str, r->n_calls), list;
-    uint32_t n = 0;
+    size_t n = 0;
     if (!names) return by_no_memory(cv);
     for (uint32_t i = 0; i < r->n_calls; i++)
         if (*by_str_set_find(&r->ids, r->calls[i].id) == 0) names[n++] = r->calls[i].id;
-    BY_TRY(by_join(cv, names, n, BY_STR(", "), &list));
+    qsort(names, n, sizeof *names, compare_texts);
+    BY_TRY(by_join(cv, names, (uint32_t)n, BY_STR(", "), &list));
     return BY_REFUSE(cv, place, BY_STR("`tool_use` ids were found without `tool_result` blocks immediately after: "), list,
                      BY_STR(". Each `tool_use` block must have a corresponding `tool_result` block in the next message."));
 }
@@ -84,7 +89,7 @@ static by_status load_tool(reader *r, uint32_t index) {
         r->loaded = fresh;
         r->cap_loaded = cap;
     }
-    r->loaded[r->n_loaded++] = r->cv->out->conversation.tools[index];
+    r->loaded[r->n_loaded++] = r->cv->tools[index];
     return BY_OK;
 }
 
@@ -97,14 +102,11 @@ static void take_loaded(reader *r, by_recipe_message *m) {
 }
 
 static by_status convert_tool(by_convert *cv, const by_json *record, uint32_t i, by_recipe_tool *out, bool *ours) {
-    by_str place;
-    const by_str parts[] = {BY_STR("tools["), by_number_text(cv, i), BY_STR("]")};
-    BY_TRY(by_join(cv, parts, 3, by_str_of(NULL, 0), &place));
     *ours = by_variant(record) == 0;
     if (!*ours) {
         bool search = by_str_starts(by_field(record, MT_SERVER_TYPE)->v.s, BY_STR("web_search"));
         if (search && !cv->opt->reject_messages_web_search) return BY_OK;
-        return BY_REFUSE(cv, place, BY_STR(": server tools are not supported"));
+        return BY_REFUSE(cv, BY_STR("tools["), by_number_text(cv, i), BY_STR("]: server tools are not supported"));
     }
     const by_json *description = by_field(record, MT_DESCRIPTION), *defer = by_field(record, MT_DEFER);
     *out = (by_recipe_tool){.name = by_field(record, MT_NAME)->v.s,
@@ -112,22 +114,11 @@ static by_status convert_tool(by_convert *cv, const by_json *record, uint32_t i,
                             .parameters = by_field(record, MT_SCHEMA),
                             .defer_loading = by_given(defer) && defer->v.b};
     if (by_given(description)) out->description = description->v.s;
-    return by_check_tool_name(cv, out->name, place);
-}
-
-static by_status check_schemas(by_convert *cv, by_recipe_tool *tools, uint32_t n) {
-    static const by_json null_value = {.type = BY_JSON_NULL};
-    for (uint32_t i = 0; i < n; i++) {
-        by_str why;
-        const by_json *schema = tools[i].parameters;
-        if (!by_given(schema)) { /* here a schema is a must, so that null is judged as one */
-            BY_TRY(by_check_schema(cv, &null_value, &why) == BY_ENOMEM ? BY_ENOMEM : BY_OK);
-            return BY_REFUSE(cv, BY_STR("Invalid schema for function '"), tools[i].name,
-                             BY_STR("': null is not of types \"boolean\", \"object\""));
-        }
-        BY_TRY(by_check_parameters(cv, tools[i].name, schema, false, &tools[i].parameters));
-    }
-    return BY_OK;
+    if (by_is_tool_name(out->name)) return BY_OK;
+    by_str place;
+    const by_str parts[] = {BY_STR("tools["), by_number_text(cv, i), BY_STR("]")};
+    BY_TRY(by_join(cv, parts, 3, by_str_of(NULL, 0), &place));
+    return by_refuse_tool_name(cv, out->name, place);
 }
 
 static by_status convert_tools(reader *r, const by_json *list) {
@@ -145,8 +136,6 @@ static by_status convert_tools(reader *r, const by_json *list) {
     }
     if (n && n_deferred == n && cv->out->version == BY_RECIPE_V41)
         return BY_REFUSE(cv, BY_STR("tools: at least one tool must have defer_loading=false. All tools cannot be deferred."));
-    BY_TRY(by_check_unique_names(cv, tools, n));
-    BY_TRY(check_schemas(cv, tools, n));
     BY_TRY(by_str_set_init(cv, &r->tool_names, n));
     for (uint32_t i = 0; i < n; i++) {
         uint32_t *index;
@@ -154,8 +143,8 @@ static by_status convert_tools(reader *r, const by_json *list) {
         *index = i;
         if (cv->out->version == BY_RECIPE_V4) tools[i].defer_loading = false;
     }
-    cv->out->conversation.tools = tools;
-    cv->out->conversation.n_tools = n;
+    cv->tools = tools;
+    cv->n_tools = n;
     return BY_OK;
 }
 
@@ -203,6 +192,11 @@ static by_status convert_plain(reader *r, const by_json *record, uint32_t i, boo
         return convert_image(r, record, system ? path : place, place, c);
     default: return convert_document(r, record, c);
     }
+}
+
+/* In V4, empty texts of users leave no trace. */
+static bool is_skipped(reader *r, const by_json *record) {
+    return r->cv->out->version == BY_RECIPE_V4 && by_variant(record) == MK_TEXT && by_field(record, MK_TEXT_TEXT)->v.s.len == 0;
 }
 
 /* A block that its role may not hold. */
@@ -290,6 +284,7 @@ static by_status convert_result(reader *r, const by_json *record, uint32_t at) {
 
 static by_status convert_user_blocks(reader *r, const by_json *list) {
     by_content c;
+    bool speaks = false;
     if (list->n == 0) return refuse_at(r, ": all messages must have non-empty content");
     BY_TRY(by_content_begin(r->cv, &c, list->n));
     for (uint32_t i = 0; i < list->n; i++) {
@@ -300,11 +295,12 @@ static by_status convert_user_blocks(reader *r, const by_json *list) {
             continue;
         }
         BY_TRY(check_no_waiting(r));
-        BY_TRY(convert_plain(r, b, i, false, &c));
+        speaks = true;
+        if (!is_skipped(r, b)) BY_TRY(convert_plain(r, b, i, false, &c));
     }
     if (r->n_waiting) return check_answered(r, r->at - 1);
     by_recipe_message *m;
-    if (c.n) {
+    if (speaks) {
         BY_TRY(by_add_message(r->cv, BY_ROLE_USER, &m));
         m->content = by_content_end(&c);
     }
@@ -327,7 +323,7 @@ static by_status convert_user(reader *r, const by_json *v) {
 
 static by_status arguments_text(by_convert *cv, const by_json *v, by_str *out) {
     by_buf text = {0};
-    by_json_write(&text, v, BY_JSON_COMPACT);
+    by_json_write(&text, v, BY_JSON_WIDE); /* seen as it is where it is no object */
     *out = text.failed ? by_str_of(NULL, 0) : by_arena_dup(cv->arena, by_buf_str(&text));
     by_buf_deinit(&text);
     return out->ptr ? BY_OK : by_no_memory(cv);
@@ -355,6 +351,7 @@ static by_status convert_assistant_plain(reader *r, const by_json *record, uint3
         BY_TRY(place_of(r, ".", at, ": ", &place));
         return refuse_waiting(r, place);
     }
+    if (c->n == 1 && !c->pieces[0].image && c->pieces[0].text.len == 0) c->n = 0; /* empty texts in front do not count */
     BY_TRY(convert_plain(r, record, at, false, c));
     if (c->pieces[c->n - 1].image) return BY_REFUSE(r->cv, BY_STR("Image in assistant message is unsupported"));
     return BY_OK;
@@ -519,7 +516,7 @@ by_status by_convert_messages(by_convert *cv, by_json *body) {
     BY_TRY(convert_messages(&r, by_field(body, MB_MESSAGES)));
     BY_TRY(by_check_reasoning(cv, BY_STR("content[].thinking")));
     BY_TRY(convert_choice(cv, by_field(body, MB_CHOICE), tools));
-    by_drop_unchosen_tools(cv);
+    BY_TRY(by_drop_unchosen_tools(cv));
     BY_TRY(by_set_stop(cv, by_field(body, MB_STOP)));
     BY_TRY(by_set_temperature(cv, by_field(body, MB_TEMPERATURE)));
     BY_TRY(by_set_top_p(cv, by_field(body, MB_TOP_P)));

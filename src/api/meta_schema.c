@@ -37,40 +37,90 @@ typedef enum {
 } kind;
 
 typedef struct {
-    const char *key;
+    by_str key;
     kind kind;
     int drafts;
-    bool applies; /* a validator is built for the schemas below */
+    enum { PLAIN, BUILT, LAX } use; /* built: a validator is made of it; lax: where a value that is no schema does no harm */
 } keyword;
 
-static const keyword keywords[] = {
-    {"$id", K_ID, D19_UP, false}, {"$id", K_STRING, D6 | D7, false}, {"id", K_STRING, D4, false},
-    {"$schema", K_STRING, ALL, false}, {"$ref", K_REF, D6_UP, false}, {"$ref", K_REF, D4, false},
-    {"$anchor", K_ANCHOR, D19_UP, false}, {"$dynamicAnchor", K_ANCHOR, D20, false}, {"$dynamicRef", K_REF, D20, false},
-    {"$recursiveAnchor", K_BOOL, D19, false}, {"$recursiveAnchor", K_ANCHOR, D20, false},
-    {"$recursiveRef", K_STRING, D19_UP, false}, {"$vocabulary", K_BOOL_MAP, D19_UP, false},
-    {"$comment", K_STRING, D7_UP, false}, {"$defs", K_MAP, D19_UP, false}, {"definitions", K_MAP, ALL, false},
-    {"dependencies", K_DEPENDENCIES, ALL, true}, {"prefixItems", K_SCHEMAS, D20, true}, {"items", K_SCHEMA, D20, true},
-    {"items", K_ITEMS, ALL & ~D20, true}, {"additionalItems", K_SCHEMA, D6 | D7 | D19, true},
-    {"additionalItems", K_BOOL_SCHEMA, D4, true}, {"contains", K_SCHEMA, D6_UP, true},
-    {"additionalProperties", K_SCHEMA, D6_UP, true}, {"additionalProperties", K_BOOL_SCHEMA, D4, true},
-    {"properties", K_MAP, ALL, true}, {"patternProperties", K_PATTERNS, ALL, true}, {"dependentSchemas", K_MAP, D19_UP, true},
-    {"propertyNames", K_SCHEMA, D6_UP, true}, {"if", K_SCHEMA, D7_UP, true}, {"then", K_SCHEMA, D7_UP, true},
-    {"else", K_SCHEMA, D7_UP, true}, {"allOf", K_SCHEMAS, ALL, true}, {"anyOf", K_SCHEMAS, ALL, true},
-    {"oneOf", K_SCHEMAS, ALL, true}, {"not", K_SCHEMA, ALL, true}, {"unevaluatedItems", K_SCHEMA, D19_UP, true},
-    {"unevaluatedProperties", K_SCHEMA, D19_UP, true}, {"type", K_TYPE, ALL, false}, {"enum", K_ARRAY, D7_UP, false},
-    {"enum", K_ENUM_1, D4 | D6, false}, {"multipleOf", K_POSITIVE, ALL, false}, {"maximum", K_NUMBER, ALL, false},
-    {"minimum", K_NUMBER, ALL, false}, {"exclusiveMaximum", K_NUMBER, D6_UP, false},
-    {"exclusiveMinimum", K_NUMBER, D6_UP, false}, {"exclusiveMaximum", K_BOOL, D4, false},
-    {"exclusiveMinimum", K_BOOL, D4, false}, {"maxLength", K_COUNT, ALL, false}, {"minLength", K_COUNT, ALL, false},
-    {"pattern", K_PATTERN, ALL, false}, {"maxItems", K_COUNT, ALL, false}, {"minItems", K_COUNT, ALL, false},
-    {"uniqueItems", K_BOOL, ALL, false}, {"maxContains", K_COUNT, D19_UP, false}, {"minContains", K_COUNT, D19_UP, false},
-    {"maxProperties", K_COUNT, ALL, false}, {"minProperties", K_COUNT, ALL, false}, {"required", K_NAMES, D6_UP, false},
-    {"required", K_NAMES_1, D4, false}, {"dependentRequired", K_NAME_MAP, D19_UP, false}, {"title", K_STRING, ALL, false},
-    {"description", K_STRING, ALL, false}, {"deprecated", K_BOOL, D19_UP, false}, {"readOnly", K_BOOL, D7_UP, false},
-    {"writeOnly", K_BOOL, D7_UP, false}, {"examples", K_ARRAY, D6_UP, false}, {"format", K_STRING, ALL, false},
-    {"contentEncoding", K_STRING, D7_UP, false}, {"contentMediaType", K_STRING, D7_UP, false},
-    {"contentSchema", K_SCHEMA, D19_UP, false},
+/* By length of the name. */
+static const keyword of_2[] = {{BY_STR("id"), K_STRING, D4, PLAIN}, {BY_STR("if"), K_SCHEMA, D7_UP, LAX}};
+static const keyword of_3[] = {
+    {BY_STR("$id"), K_ID, D19_UP, PLAIN}, {BY_STR("$id"), K_STRING, D6 | D7, PLAIN},
+    {BY_STR("not"), K_SCHEMA, ALL, BUILT},
+};
+static const keyword of_4[] = {
+    {BY_STR("$ref"), K_REF, D6_UP, BUILT}, {BY_STR("$ref"), K_REF, D4, BUILT}, {BY_STR("then"), K_SCHEMA, D7_UP, LAX},
+    {BY_STR("else"), K_SCHEMA, D7_UP, LAX}, {BY_STR("type"), K_TYPE, ALL, BUILT}, {BY_STR("enum"), K_ARRAY, D7_UP, BUILT},
+    {BY_STR("enum"), K_ENUM_1, D4 | D6, BUILT},
+};
+static const keyword of_5[] = {
+    {BY_STR("$defs"), K_MAP, D19_UP, PLAIN}, {BY_STR("items"), K_SCHEMA, D20, LAX},
+    {BY_STR("items"), K_ITEMS, ALL & ~D20, BUILT}, {BY_STR("allOf"), K_SCHEMAS, ALL, BUILT},
+    {BY_STR("anyOf"), K_SCHEMAS, ALL, BUILT}, {BY_STR("oneOf"), K_SCHEMAS, ALL, BUILT},
+    {BY_STR("title"), K_STRING, ALL, PLAIN},
+};
+static const keyword of_6[] = {{BY_STR("format"), K_STRING, ALL, BUILT}};
+static const keyword of_7[] = {
+    {BY_STR("$schema"), K_STRING, ALL, PLAIN}, {BY_STR("$anchor"), K_ANCHOR, D19_UP, PLAIN},
+    {BY_STR("maximum"), K_NUMBER, ALL, BUILT}, {BY_STR("minimum"), K_NUMBER, ALL, BUILT},
+    {BY_STR("pattern"), K_PATTERN, ALL, BUILT},
+};
+static const keyword of_8[] = {
+    {BY_STR("$comment"), K_STRING, D7_UP, PLAIN}, {BY_STR("contains"), K_SCHEMA, D6_UP, BUILT},
+    {BY_STR("maxItems"), K_COUNT, ALL, BUILT}, {BY_STR("minItems"), K_COUNT, ALL, BUILT},
+    {BY_STR("required"), K_NAMES, D6_UP, BUILT}, {BY_STR("required"), K_NAMES_1, D4, BUILT},
+    {BY_STR("readOnly"), K_BOOL, D7_UP, PLAIN}, {BY_STR("examples"), K_ARRAY, D6_UP, PLAIN},
+};
+static const keyword of_9[] = {
+    {BY_STR("maxLength"), K_COUNT, ALL, BUILT}, {BY_STR("minLength"), K_COUNT, ALL, BUILT},
+    {BY_STR("writeOnly"), K_BOOL, D7_UP, PLAIN},
+};
+static const keyword of_10[] = {
+    {BY_STR("properties"), K_MAP, ALL, BUILT}, {BY_STR("multipleOf"), K_POSITIVE, ALL, BUILT},
+    {BY_STR("deprecated"), K_BOOL, D19_UP, PLAIN},
+};
+static const keyword of_11[] = {
+    {BY_STR("$dynamicRef"), K_REF, D20, BUILT}, {BY_STR("$vocabulary"), K_BOOL_MAP, D19_UP, PLAIN},
+    {BY_STR("definitions"), K_MAP, ALL, PLAIN}, {BY_STR("prefixItems"), K_SCHEMAS, D20, BUILT},
+    {BY_STR("uniqueItems"), K_BOOL, ALL, PLAIN}, {BY_STR("maxContains"), K_COUNT, D19_UP, PLAIN},
+    {BY_STR("minContains"), K_COUNT, D19_UP, PLAIN}, {BY_STR("description"), K_STRING, ALL, PLAIN},
+};
+static const keyword of_12[] = {{BY_STR("dependencies"), K_DEPENDENCIES, ALL, BUILT}};
+static const keyword of_13[] = {
+    {BY_STR("$recursiveRef"), K_STRING, D19_UP, PLAIN}, {BY_STR("propertyNames"), K_SCHEMA, D6_UP, LAX},
+    {BY_STR("maxProperties"), K_COUNT, ALL, BUILT}, {BY_STR("minProperties"), K_COUNT, ALL, BUILT},
+    {BY_STR("contentSchema"), K_SCHEMA, D19_UP, PLAIN},
+};
+static const keyword of_14[] = {{BY_STR("$dynamicAnchor"), K_ANCHOR, D20, PLAIN}};
+static const keyword of_15[] = {
+    {BY_STR("additionalItems"), K_SCHEMA, D6 | D7 | D19, LAX}, {BY_STR("additionalItems"), K_BOOL_SCHEMA, D4, LAX},
+    {BY_STR("contentEncoding"), K_STRING, D7_UP, PLAIN},
+};
+static const keyword of_16[] = {
+    {BY_STR("$recursiveAnchor"), K_BOOL, D19, PLAIN}, {BY_STR("$recursiveAnchor"), K_ANCHOR, D20, PLAIN},
+    {BY_STR("dependentSchemas"), K_MAP, D19_UP, BUILT}, {BY_STR("unevaluatedItems"), K_SCHEMA, D19_UP, BUILT},
+    {BY_STR("exclusiveMaximum"), K_NUMBER, D6_UP, BUILT}, {BY_STR("exclusiveMinimum"), K_NUMBER, D6_UP, BUILT},
+    {BY_STR("exclusiveMaximum"), K_BOOL, D4, BUILT}, {BY_STR("exclusiveMinimum"), K_BOOL, D4, BUILT},
+    {BY_STR("contentMediaType"), K_STRING, D7_UP, PLAIN},
+};
+static const keyword of_17[] = {
+    {BY_STR("patternProperties"), K_PATTERNS, ALL, BUILT}, {BY_STR("dependentRequired"), K_NAME_MAP, D19_UP, BUILT},
+};
+static const keyword of_20[] = {
+    {BY_STR("additionalProperties"), K_SCHEMA, D6_UP, BUILT}, {BY_STR("additionalProperties"), K_BOOL_SCHEMA, D4, BUILT},
+};
+static const keyword of_21[] = {{BY_STR("unevaluatedProperties"), K_SCHEMA, D19_UP, BUILT}};
+static const struct {
+    const keyword *list;
+    uint32_t n;
+} keywords[] = {
+    [2] = {of_2, BY_COUNT(of_2)}, [3] = {of_3, BY_COUNT(of_3)}, [4] = {of_4, BY_COUNT(of_4)},
+    [5] = {of_5, BY_COUNT(of_5)}, [6] = {of_6, BY_COUNT(of_6)}, [7] = {of_7, BY_COUNT(of_7)},
+    [8] = {of_8, BY_COUNT(of_8)}, [9] = {of_9, BY_COUNT(of_9)}, [10] = {of_10, BY_COUNT(of_10)},
+    [11] = {of_11, BY_COUNT(of_11)}, [12] = {of_12, BY_COUNT(of_12)}, [13] = {of_13, BY_COUNT(of_13)},
+    [14] = {of_14, BY_COUNT(of_14)}, [15] = {of_15, BY_COUNT(of_15)}, [16] = {of_16, BY_COUNT(of_16)},
+    [17] = {of_17, BY_COUNT(of_17)}, [20] = {of_20, BY_COUNT(of_20)}, [21] = {of_21, BY_COUNT(of_21)},
 };
 
 typedef struct {
@@ -96,8 +146,11 @@ static by_status fault(checker *k, by_str key, const char *what) {
 }
 
 static const keyword *find_keyword(const checker *k, by_str key) {
-    for (uint32_t i = 0; i < BY_COUNT(keywords); i++)
-        if ((keywords[i].drafts & k->draft) && by_str_eqz(key, keywords[i].key)) return &keywords[i];
+    if (key.len >= BY_COUNT(keywords)) return NULL;
+    for (uint32_t i = 0; i < keywords[key.len].n; i++) {
+        const keyword *w = &keywords[key.len].list[i];
+        if ((w->drafts & k->draft) && memcmp(w->key.ptr, key.ptr, key.len) == 0) return w;
+    }
     return NULL;
 }
 
@@ -397,30 +450,59 @@ static by_status follow_ref(checker *k, by_str ref) {
     return visit_later(k, target);
 }
 
-static by_status visit_list(checker *k, const by_json *v) {
-    for (uint32_t i = 0; i < v->n; i++)
-        BY_TRY(visit_later(k, v->type == BY_JSON_ARRAY ? &v->v.items[i] : &v->v.members[i].value));
+static by_status not_schema(checker *k, by_str key) { return fault(k, key, ": expected an object or a boolean"); }
+
+static bool is_schema(const by_json *v) { return v->type == BY_JSON_OBJECT || v->type == BY_JSON_BOOL; }
+
+static by_status visit_schema(checker *k, by_str key, const by_json *v) {
+    return is_schema(v) ? visit_later(k, v) : not_schema(k, key);
+}
+
+static by_status visit_list(checker *k, by_str key, const by_json *v) {
+    if (v->type != BY_JSON_ARRAY) return fault(k, key, ": expected a list of schemas");
+    for (uint32_t i = 0; i < v->n; i++) BY_TRY(visit_schema(k, key, &v->v.items[i]));
     return BY_OK;
 }
 
+static by_status visit_map(checker *k, by_str key, const by_json *v, kind of) {
+    if (v->type != BY_JSON_OBJECT) return fault(k, key, ": expected an object");
+    for (uint32_t i = 0; i < v->n; i++) {
+        const by_json_member *m = &v->v.members[i];
+        if (of == K_PATTERNS) BY_TRY(want(k, key, by_pattern_is_valid(m->key), ": a key is not a regular expression"));
+        if (of == K_NAME_MAP) BY_TRY(want(k, key, m->value.type == BY_JSON_ARRAY, ": expected lists"));
+        else if (of != K_DEPENDENCIES || m->value.type != BY_JSON_ARRAY) BY_TRY(visit_schema(k, key, &m->value));
+    }
+    return BY_OK;
+}
+
+static by_status build_words(checker *k, by_str key, const by_json *v, bool types) {
+    if (v->type != BY_JSON_ARRAY) return want(k, key, types && is_type_word(v), types ? ": unknown type" : ": expected a list");
+    for (uint32_t i = 0; i < v->n; i++)
+        BY_TRY(want(k, key, types ? is_type_word(&v->v.items[i]) : v->v.items[i].type == BY_JSON_STRING, ": unknown word"));
+    return BY_OK;
+}
+
+/* Values are looked at again, not quite as closely: a reference can lead to what the first step took for plain values. */
 static by_status build_keyword(checker *k, const keyword *w, by_str key, const by_json *v) {
     switch (w->kind) {
     case K_PATTERN: return want(k, key, v->type == BY_JSON_STRING && by_pattern_is_valid(v->v.s), ": not a regular expression");
     case K_REF: return v->type == BY_JSON_STRING ? follow_ref(k, v->v.s) : fault(k, key, ": expected a string");
-    case K_PATTERNS:
-        for (uint32_t i = 0; v->type == BY_JSON_OBJECT && i < v->n; i++)
-            BY_TRY(want(k, key, by_pattern_is_valid(v->v.members[i].key), ": a key is not a regular expression"));
-        return visit_list(k, v);
     case K_SCHEMA:
-    case K_BOOL_SCHEMA: return visit_later(k, v);
-    case K_SCHEMAS:
-    case K_MAP: return visit_list(k, v);
-    case K_ITEMS: return v->type == BY_JSON_ARRAY ? visit_list(k, v) : visit_later(k, v);
-    case K_DEPENDENCIES:
-        for (uint32_t i = 0; v->type == BY_JSON_OBJECT && i < v->n; i++)
-            if (v->v.members[i].value.type == BY_JSON_OBJECT) BY_TRY(visit_later(k, &v->v.members[i].value));
-        return BY_OK;
-    default: return BY_OK;
+    case K_BOOL_SCHEMA: return w->use == LAX && !is_schema(v) ? BY_OK : visit_schema(k, key, v);
+    case K_ITEMS:
+        if (v->type == BY_JSON_ARRAY) return visit_list(k, key, v);
+        return is_schema(v) ? visit_later(k, v) : BY_OK;
+    case K_SCHEMAS: return visit_list(k, key, v);
+    case K_MAP:
+    case K_PATTERNS:
+    case K_NAME_MAP:
+    case K_DEPENDENCIES: return visit_map(k, key, v, w->kind);
+    case K_TYPE: return build_words(k, key, v, true);
+    case K_NAMES:
+    case K_NAMES_1: return build_words(k, key, v, false);
+    case K_POSITIVE: return want(k, key, by_json_is_number(v), ": expected a number");
+    case K_ENUM_1: return want(k, key, v->type == BY_JSON_ARRAY, ": expected a list");
+    default: return check_keyword(k, key, w->kind, v);
     }
 }
 
@@ -436,7 +518,7 @@ static by_status build(checker *k) {
         }
         for (uint32_t i = 0; i < v->n; i++) {
             const keyword *w = find_keyword(k, v->v.members[i].key);
-            if (w && (w->applies || w->kind == K_PATTERN || w->kind == K_REF))
+            if (w && w->use != PLAIN)
                 BY_TRY(build_keyword(k, w, v->v.members[i].key, &v->v.members[i].value));
         }
     }

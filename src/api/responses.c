@@ -6,8 +6,8 @@
 
 static by_status convert_tools(by_convert *cv, const by_json *list, by_responses_tools *t) {
     if (!by_given(list)) return BY_OK;
-    BY_TRY(by_responses_add_tools(cv, t, list, BY_STR("tools")));
-    return by_responses_check_tools(cv, t, 0);
+    BY_TRY(by_responses_check_names(cv, list, BY_STR("tools")));
+    return by_responses_add_tools(cv, t, list, BY_STR("tools"));
 }
 
 static by_status convert_input(by_convert *cv, const by_json *body, by_responses_tools *t) {
@@ -38,15 +38,16 @@ static by_status convert_choice(by_convert *cv, const by_json *v) {
 
 static by_status convert_format(by_convert *cv, const by_json *text) {
     by_recipe_conversation *c = &cv->out->conversation;
-    if (!by_given(text) || !by_given(by_field(text, RX_FORMAT))) return BY_OK;
-    const by_json *f = by_field(text, RX_FORMAT);
-    c->format = (by_recipe_format)by_variant(f);
+    const by_json *f = by_given(text) ? by_field(text, RX_FORMAT) : text;
+    if (by_given(f)) c->format = (by_recipe_format)by_variant(f);
     if (c->format == BY_FORMAT_JSON_OBJECT && !by_mentions_json(cv))
         return BY_REFUSE(cv, BY_STR("Response input messages must contain the word 'json' in some form to use 'text.format' of "
                                     "type 'json_object'."));
-    if (c->format != BY_FORMAT_JSON_SCHEMA) return BY_OK;
-    const by_json *strict = by_field(f, RF_STRICT);
-    return by_set_schema_format(cv, by_field(f, RF_SCHEMA), by_given(strict) && strict->v.b);
+    if (c->format == BY_FORMAT_JSON_SCHEMA) {
+        const by_json *strict = by_field(f, RF_STRICT);
+        BY_TRY(by_set_schema_format(cv, by_field(f, RF_SCHEMA), by_given(strict) && strict->v.b));
+    }
+    return by_check_all_strict(cv, c->format != BY_FORMAT_TEXT);
 }
 
 static by_status convert_sampling(by_convert *cv, const by_json *body) {
@@ -158,7 +159,6 @@ by_status by_convert_responses(by_convert *cv, by_json *body) {
     static const by_json none = {.type = BY_JSON_NULL};
     by_json whole = *body;
     by_responses_tools t = {0};
-    by_recipe_conversation *c = &cv->out->conversation;
     BY_TRY(by_check_body(cv, body, &by_responses_body));
     BY_TRY(by_check_model(cv, by_field(body, RB_MODEL)->v.s));
     const by_json *reasoning = by_field(body, RB_REASONING), *effort = by_given(reasoning) ? by_field(reasoning, RS_EFFORT) : &none;
@@ -168,11 +168,11 @@ by_status by_convert_responses(by_convert *cv, by_json *body) {
     cv->out->namespaces = t.namespaces;
     cv->out->n_namespaces = t.n_namespaces;
     BY_TRY(convert_input(cv, body, &t));
-    c->tools = t.tools;
-    c->n_tools = t.n;
+    cv->tools = t.tools;
+    cv->n_tools = t.n;
     BY_TRY(by_check_reasoning(cv, BY_STR("reasoning_text")));
     BY_TRY(convert_choice(cv, by_field(body, RB_CHOICE)));
-    by_drop_unchosen_tools(cv);
+    BY_TRY(by_drop_unchosen_tools(cv));
     BY_TRY(convert_format(cv, by_field(body, RB_TEXT)));
     BY_TRY(convert_sampling(cv, body));
     BY_TRY(by_responses_set_echo(cv, body));

@@ -14,10 +14,9 @@ typedef struct by_responses_tools {
 } by_responses_tools;
 
 /* A list of tool records becomes entries of t; place is the text in front of "[0].name" ("tools", "input[1].tools").
- * Names are checked, parameters not yet. Sources of the parameters are kept in tools[i].parameters as they were sent. */
+ * Entries are checked one by one; names alone, of all entries, by the second function. */
 by_status by_responses_add_tools(by_convert *cv, by_responses_tools *t, const by_json *list, by_str place);
-/* Uniqueness and parameters of the entries from `first` on. */
-by_status by_responses_check_tools(by_convert *cv, by_responses_tools *t, uint32_t first);
+by_status by_responses_check_names(by_convert *cv, const by_json *list, by_str place);
 /* The name in the prompt of a function of a namespace: the first that was mapped, else "ns::name". */
 by_status by_responses_mapped_name(by_convert *cv, const by_responses_tools *t, by_str ns, by_str name, by_str *out);
 

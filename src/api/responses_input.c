@@ -16,19 +16,20 @@ typedef struct {
     by_recipe_piece *pieces;
     uint32_t n_pieces, cap_pieces;
     bool has_text; /* a piece that is not empty */
-    by_recipe_call *calls;
+    by_recipe_call *calls; /* also when the message is finished, as long as a call waits for its output */
     uint32_t n_calls, cap_calls;
+    uint32_t turn; /* index of the message of these calls */
 
-    /* calls of the last message that wait for outputs, and all calls so far: 0 called, 1 answered */
-    const by_recipe_call *waiting;
-    uint32_t n_waiting, n_answered;
-    by_str_set ids;
+    const by_json *input;
+    uint32_t n_waiting; /* calls without an output */
+    by_str_set ids;     /* of all calls so far: 0 called, 1 answered */
 
-    /* system messages with found tools, to be added when the outputs are complete */
-    struct late {
+    /* tools that the search outputs found: one entry for each, in their order; and those of the current turn, which become
+     * system messages when the outputs are complete */
+    struct found {
         uint32_t first, n;
-    } *late;
-    uint32_t n_late, cap_late;
+    } *found, *late;
+    uint32_t n_found, cap_found, n_late, cap_late;
 } reader;
 
 /* Room for one more item of an arena array. */
@@ -51,44 +52,59 @@ static by_status place_of(reader *r, const char *behind, uint32_t i, by_str *out
 
 /* ---- content ---- */
 
-static by_status convert_image(reader *r, const by_json *p, const char *list, uint32_t i, const by_recipe_image **out) {
+/* Every picture of a list has exactly a link, and none is too long. list: ".content[" or ".output[". */
+static by_status check_picture(reader *r, const by_json *p, const char *list, uint32_t i) {
     by_convert *cv = r->cv;
-    const by_json *url = by_field(p, RP_IMAGE_URL), *detail = by_field(p, RP_IMAGE_DETAIL), *id = by_field(p, RP_IMAGE_FILE_ID);
-    bool has_url = by_given(url) && url->v.s.len;
-    by_str path, place, long_path;
+    const by_json *url = by_field(p, RP_IMAGE_URL), *id = by_field(p, RP_IMAGE_FILE_ID);
+    bool has_url = by_given(url) && url->v.s.len, has_id = by_given(id);
+    if (has_url && !has_id && !by_is_long_link(url->v.s)) return BY_OK;
+    by_str place;
     BY_TRY(place_of(r, list, i, &place));
-    if (has_url && by_given(id)) return BY_REFUSE(cv, place, BY_STR(": input_image cannot have both image_url and file_id"));
-    if (by_given(id))
+    if (has_url && has_id) return BY_REFUSE(cv, place, BY_STR(": input_image cannot have both image_url and file_id"));
+    if (has_id)
         return BY_REFUSE(cv, place, BY_STR(": file_id is not supported. Pass the image as a base64 data url instead."));
     if (!has_url) return BY_REFUSE(cv, place, BY_STR(": input_image must have image_url or file_id"));
-    BY_TRY(place_of(r, "", 0, &path));
     const by_str parts[] = {place, BY_STR(": image_url ")};
-    BY_TRY(by_join(cv, parts, 2, by_str_of(NULL, 0), &long_path));
-    return by_image_from_url(cv, url->v.s, by_given(detail) ? (by_recipe_detail)detail->v.i : BY_DETAIL_HIGH, path, long_path,
-                             out);
+    BY_TRY(by_join(cv, parts, 2, by_str_of(NULL, 0), &place));
+    return by_refuse_long_link(cv, url->v.s, place);
 }
 
-/* list: ".content[" or ".output["; assistant messages hold no pictures. */
+/* All pictures of a list, before any of them is looked at closely; assistant messages hold none. path: of the item, made
+ * when there is a picture. */
+static by_status check_pictures(reader *r, const by_json *v, const char *list, bool assistant, by_str *path) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < v->n; i++) {
+        if (by_variant(&v->v.items[i]) != RP_IMAGE) continue;
+        if (n++ == 0) BY_TRY(place_of(r, "", 0, path));
+        BY_TRY(check_picture(r, &v->v.items[i], list, i));
+    }
+    if (n && assistant) return BY_REFUSE(r->cv, *path, BY_STR(": Image in assistant message is unsupported"));
+    return BY_OK;
+}
+
+static by_status convert_image(by_convert *cv, const by_json *p, by_str path, by_content *c) {
+    const by_json *url = by_field(p, RP_IMAGE_URL), *detail = by_field(p, RP_IMAGE_DETAIL);
+    const by_recipe_image *image = NULL;
+    by_recipe_detail d = by_given(detail) ? (by_recipe_detail)detail->v.i : BY_DETAIL_HIGH;
+    if (cv->out->version == BY_RECIPE_V41) BY_TRY(by_image_from_url(cv, url->v.s, d, path, &image));
+    by_content_image(cv, c, image);
+    return BY_OK;
+}
+
 static by_status convert_content(reader *r, const by_json *v, const char *list, bool assistant, by_recipe_text *out) {
     by_convert *cv = r->cv;
     if (v->type == BY_JSON_STRING) return by_content_of_string(cv, v->v.s, out);
     by_content c;
+    by_str path = {0};
+    if (cv->out->version == BY_RECIPE_V41) BY_TRY(check_pictures(r, v, list, assistant, &path));
     BY_TRY(by_content_begin(cv, &c, v->n));
     for (uint32_t i = 0; i < v->n; i++) {
         const by_json *p = &v->v.items[i];
-        const by_recipe_image *image = NULL;
         switch (by_variant(p)) {
         case RP_TEXT:
         case RP_OUTPUT_TEXT: by_content_text(&c, by_field(p, RP_TEXT_TEXT)->v.s); break;
         case RP_FILE: by_content_text(&c, BY_STR("[Unsupported Document]")); break;
-        default:
-            if (cv->out->version != BY_RECIPE_V4) {
-                by_str path;
-                BY_TRY(place_of(r, "", 0, &path));
-                if (assistant) return BY_REFUSE(cv, path, BY_STR(": Image in assistant message is unsupported"));
-                BY_TRY(convert_image(r, p, list, i, &image));
-            }
-            by_content_image(cv, &c, image);
+        default: BY_TRY(convert_image(cv, p, path, &c));
         }
     }
     *out = by_content_end(&c);
@@ -97,49 +113,72 @@ static by_status convert_content(reader *r, const by_json *v, const char *list, 
 
 /* ---- the assistant message ---- */
 
+static bool is_call(const by_json *item) {
+    uint32_t kind = by_variant(item);
+    return kind == RI_CALL || kind == RI_CUSTOM_CALL || kind == RI_SEARCH_CALL;
+}
+
 static by_status refuse_unanswered(reader *r) {
-    for (uint32_t i = 0; i < r->n_waiting; i++) {
-        uint32_t *answered = by_str_set_find(&r->ids, r->waiting[i].id);
-        if (answered && *answered == 0)
-            return BY_REFUSE(r->cv, BY_STR("No tool output found for tool call "), r->waiting[i].id, BY_STR("."));
+    if (r->n_waiting == 0) return BY_OK;
+    for (uint32_t i = 0; i < r->input->n; i++) {
+        const by_json *item = &r->input->v.items[i];
+        if (!is_call(item)) continue;
+        by_str id = by_field(item, RI_CALL_ID)->v.s;
+        const uint32_t *answered = by_str_set_find(&r->ids, id);
+        if (answered && *answered == 0) return BY_REFUSE(r->cv, BY_STR("No tool output found for tool call "), id, BY_STR("."));
     }
     return BY_OK;
 }
 
-/* Ends the assistant message; its calls, if any, now wait. */
+/* Ends the assistant message. */
 static by_status flush(reader *r) {
     by_convert *cv = r->cv;
     if (!r->open) return BY_OK;
     by_recipe_message *m;
+    r->turn = cv->n_messages;
     BY_TRY(by_add_message(cv, BY_ROLE_ASSISTANT, &m));
     m->has_reasoning = r->has_reasoning;
     if (r->has_reasoning) BY_TRY(by_join(cv, r->parts, r->n_parts, BY_STR("\n"), &m->reasoning));
     m->content = (by_recipe_text){r->pieces, r->n_pieces};
     m->calls = r->calls;
     m->n_calls = r->n_calls;
-    r->waiting = r->calls;
-    r->n_waiting = r->n_calls;
-    r->n_answered = 0;
     r->open = r->has_reasoning = r->has_text = false;
     r->parts = NULL;
     r->pieces = NULL;
-    r->calls = NULL;
-    r->n_parts = r->cap_parts = r->n_pieces = r->cap_pieces = r->n_calls = r->cap_calls = 0;
+    r->n_parts = r->cap_parts = r->n_pieces = r->cap_pieces = 0;
     return BY_OK;
+}
+
+/* Opens an assistant message, unless one is open. */
+static void open_message(reader *r) {
+    if (r->open) return;
+    r->open = true;
+    r->calls = NULL;
+    r->n_calls = r->cap_calls = 0;
 }
 
 static by_status add_reasoning(reader *r, const by_json *item) {
     const by_json *list = by_field(item, RI_REASONING_CONTENT);
-    if (r->has_text || r->n_calls) BY_TRY(flush(r));
     BY_TRY(refuse_unanswered(r));
-    if (!by_given(list) || list->n == 0) return BY_OK;
+    bool empty = !by_given(list) || list->n == 0 || (list->n == 1 && by_field(&list->v.items[0], 0)->v.s.len == 0);
+    if (empty) return BY_OK;
+    if (r->has_text) BY_TRY(flush(r));
+    open_message(r);
     for (uint32_t i = 0; i < list->n; i++) {
         r->parts = grow(r->cv, r->parts, r->n_parts, &r->cap_parts, sizeof *r->parts);
         if (!r->parts) return by_no_memory(r->cv);
         r->parts[r->n_parts++] = by_field(&list->v.items[i], 0)->v.s;
     }
-    r->open = r->has_reasoning = true;
+    r->has_reasoning = true;
     return BY_OK;
+}
+
+static by_status refuse_empty_id(reader *r) {
+    by_str place;
+    BY_TRY(place_of(r, "", 0, &place));
+    return BY_REFUSE(
+        r->cv, BY_STR("Invalid '"), place,
+        BY_STR(".call_id': empty string. Expected a string with minimum length 1, but got an empty string instead."));
 }
 
 static by_status add_piece(reader *r, by_recipe_piece piece) {
@@ -150,11 +189,10 @@ static by_status add_piece(reader *r, by_recipe_piece piece) {
 }
 
 static by_status add_assistant_text(reader *r, const by_json *item) {
-    if (r->n_calls) BY_TRY(flush(r));
     BY_TRY(refuse_unanswered(r));
     by_recipe_text text;
     BY_TRY(convert_content(r, by_field(item, RI_MSG_CONTENT), ".content[", true, &text));
-    r->open = true;
+    open_message(r);
     if (by_recipe_text_is_empty(text)) return BY_OK;
     if (r->has_text) BY_TRY(add_piece(r, (by_recipe_piece){.text = BY_STR("\n\n")}));
     for (uint32_t i = 0; i < text.n; i++) BY_TRY(add_piece(r, text.pieces[i]));
@@ -162,22 +200,22 @@ static by_status add_assistant_text(reader *r, const by_json *item) {
     return BY_OK;
 }
 
+/* As long as others wait for their outputs, a call belongs to their message, even behind some outputs. */
 static by_status add_call(reader *r, by_recipe_call call) {
     by_convert *cv = r->cv;
-    if (r->n_calls == 0) BY_TRY(refuse_unanswered(r));
-    if (call.id.len == 0) {
-        by_str place;
-        BY_TRY(place_of(r, "", 0, &place));
-        return BY_REFUSE(cv, BY_STR("Invalid '"), place,
-                         BY_STR(".call_id': empty string. Expected a string with minimum length 1, but got an empty string "
-                                "instead."));
-    }
+    if (call.id.len == 0) return refuse_empty_id(r);
     uint32_t *value;
     if (!by_str_set_add(&r->ids, call.id, &value)) return BY_REFUSE(cv, BY_STR("Duplicate 'call_id': "), call.id, BY_STR("."));
+    bool joins = !r->open && r->n_waiting > 0;
+    if (!joins) open_message(r);
     r->calls = grow(cv, r->calls, r->n_calls, &r->cap_calls, sizeof *r->calls);
     if (!r->calls) return by_no_memory(cv);
     r->calls[r->n_calls++] = call;
-    r->open = true;
+    r->n_waiting++;
+    if (joins) {
+        cv->messages[r->turn].calls = r->calls;
+        cv->messages[r->turn].n_calls = r->n_calls;
+    }
     return BY_OK;
 }
 
@@ -227,28 +265,48 @@ static by_status add_late_messages(reader *r) {
     return BY_OK;
 }
 
-static by_status take_output(reader *r, by_str id, by_recipe_text content) {
+/* Marks the call as answered. */
+static by_status take_id(reader *r, by_str id) {
     by_convert *cv = r->cv;
+    if (id.len == 0) return refuse_empty_id(r);
     uint32_t *answered = by_str_set_find(&r->ids, id);
     if (!answered) return BY_REFUSE(cv, BY_STR("No tool call found for tool output with call_id "), id, BY_STR("."));
     if (*answered) return BY_REFUSE(cv, BY_STR("Duplicate tool output for call_id: "), id, BY_STR("."));
     *answered = 1;
-    r->n_answered++;
+    r->n_waiting--;
+    return BY_OK;
+}
+
+static by_status add_output(reader *r, by_str id, by_recipe_text content) {
     by_recipe_message *m;
-    BY_TRY(by_add_message(cv, BY_ROLE_TOOL, &m));
+    BY_TRY(by_add_message(r->cv, BY_ROLE_TOOL, &m));
     m->call_id = id;
     m->has_call_id = true;
     m->content = content;
-    return r->n_answered == r->n_waiting ? add_late_messages(r) : BY_OK;
+    return r->n_waiting ? BY_OK : add_late_messages(r);
 }
 
+static by_status convert_custom_output(reader *r, const by_json *item) {
+    by_str id = by_field(item, RI_OUTPUT_ID)->v.s;
+    const by_json *v = by_field(item, RI_OUTPUT_CONTENT);
+    by_recipe_text content = {0};
+    BY_TRY(flush(r));
+    BY_TRY(take_id(r, id));
+    if (by_given(v)) BY_TRY(convert_content(r, v, ".output[", false, &content));
+    return add_output(r, id, content);
+}
+
+/* Here the content is looked at before the id. */
 static by_status convert_output(reader *r, const by_json *item) {
     const by_json *id = by_field(item, RI_OUTPUT_ID), *v = by_field(item, RI_OUTPUT_CONTENT);
     by_recipe_text content = {0};
     BY_TRY(flush(r));
-    if (!by_given(id)) BY_TRY(refuse_unanswered(r));
     if (by_given(v)) BY_TRY(convert_content(r, v, ".output[", false, &content));
-    if (by_given(id)) return take_output(r, id->v.s, content);
+    if (!by_given(id)) BY_TRY(refuse_unanswered(r));
+    if (by_given(id)) {
+        BY_TRY(take_id(r, id->v.s));
+        return add_output(r, id->v.s, content);
+    }
     by_recipe_message *m; /* an output of nobody's call */
     BY_TRY(by_add_message(r->cv, BY_ROLE_TOOL, &m));
     m->content = content;
@@ -257,25 +315,20 @@ static by_status convert_output(reader *r, const by_json *item) {
 
 static by_status convert_search_output(reader *r, const by_json *item) {
     by_convert *cv = r->cv;
-    const by_json *list = by_field(item, RI_OUTPUT_TOOLS);
-    by_str place, tools_place, text;
+    by_str id = by_field(item, RI_OUTPUT_ID)->v.s, place, text;
     by_recipe_text content;
+    struct found found = r->found[r->n_found++];
     BY_TRY(flush(r));
+    BY_TRY(take_id(r, id));
     BY_TRY(place_of(r, "", 0, &place));
-    BY_TRY(by_responses_write_tools(cv, list, true, place, &text));
+    BY_TRY(by_responses_write_tools(cv, by_field(item, RI_OUTPUT_TOOLS), true, place, &text));
     BY_TRY(by_content_of_string(cv, text, &content));
-    uint32_t first = r->tools->n;
-    const by_str parts[] = {place, BY_STR(".tools")};
-    BY_TRY(by_join(cv, parts, 2, by_str_of(NULL, 0), &tools_place));
-    BY_TRY(by_responses_add_tools(cv, r->tools, list, tools_place));
-    BY_TRY(by_responses_check_tools(cv, r->tools, first));
-    if (r->tools->n > first) {
+    if (found.n) {
         r->late = grow(cv, r->late, r->n_late, &r->cap_late, sizeof *r->late);
         if (!r->late) return by_no_memory(cv);
-        r->late[r->n_late++] = (struct late){first, r->tools->n - first};
+        r->late[r->n_late++] = found;
     }
-    for (uint32_t i = first; i < r->tools->n; i++) r->tools->tools[i].defer_loading = true;
-    return take_output(r, by_field(item, RI_OUTPUT_ID)->v.s, content);
+    return add_output(r, id, content);
 }
 
 /* ---- items ---- */
@@ -308,24 +361,43 @@ static by_status convert_item(reader *r, const by_json *item) {
         return convert_call(r, item, kind);
     case RI_CALL:
     case RI_CUSTOM_CALL: return convert_call(r, item, kind);
-    case RI_OUTPUT:
-    case RI_CUSTOM_OUTPUT: return convert_output(r, item);
+    case RI_OUTPUT: return convert_output(r, item);
+    case RI_CUSTOM_OUTPUT: return convert_custom_output(r, item);
     case RI_SEARCH_OUTPUT: return v4 ? BY_OK : convert_search_output(r, item);
+    case RI_WEB_SEARCH_CALL: return refuse_unanswered(r);
     default: return BY_OK;
     }
 }
 
+/* The tools of all search outputs are known before the first item is converted. */
+static by_status collect_found_tools(reader *r, const by_json *input) {
+    by_convert *cv = r->cv;
+    for (r->at = 0; r->at < input->n; r->at++) {
+        const by_json *item = &input->v.items[r->at];
+        if (by_variant(item) != RI_SEARCH_OUTPUT || cv->out->version == BY_RECIPE_V4) continue;
+        by_str place;
+        uint32_t first = r->tools->n;
+        BY_TRY(place_of(r, "", 0, &place));
+        const by_str parts[] = {place, BY_STR(".tools")};
+        BY_TRY(by_join(cv, parts, 2, by_str_of(NULL, 0), &place));
+        BY_TRY(by_responses_add_tools(cv, r->tools, by_field(item, RI_OUTPUT_TOOLS), place));
+        for (uint32_t i = first; i < r->tools->n; i++) r->tools->tools[i].defer_loading = true;
+        r->found = grow(cv, r->found, r->n_found, &r->cap_found, sizeof *r->found);
+        if (!r->found) return by_no_memory(cv);
+        r->found[r->n_found++] = (struct found){first, r->tools->n - first};
+    }
+    r->n_found = 0;
+    return BY_OK;
+}
+
 static by_status count_calls(reader *r, const by_json *input) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < input->n; i++) {
-        uint32_t kind = by_variant(&input->v.items[i]);
-        n += kind == RI_CALL || kind == RI_CUSTOM_CALL || kind == RI_SEARCH_CALL;
-    }
+    for (uint32_t i = 0; i < input->n; i++) n += is_call(&input->v.items[i]);
     return by_str_set_init(r->cv, &r->ids, n);
 }
 
 by_status by_responses_convert_input(by_convert *cv, const by_json *input, by_responses_tools *t) {
-    reader r = {.cv = cv, .tools = t};
+    reader r = {.cv = cv, .tools = t, .input = input};
     by_recipe_message *m;
     if (input->type == BY_JSON_STRING) {
         BY_TRY(by_add_message(cv, BY_ROLE_USER, &m));
@@ -333,7 +405,8 @@ by_status by_responses_convert_input(by_convert *cv, const by_json *input, by_re
     }
     if (input->n == 0) return BY_REFUSE(cv, BY_STR("Input items array must not be empty"));
     BY_TRY(count_calls(&r, input));
-    for (; r.at < input->n; r.at++) BY_TRY(convert_item(&r, &input->v.items[r.at]));
+    BY_TRY(collect_found_tools(&r, input));
+    for (r.at = 0; r.at < input->n; r.at++) BY_TRY(convert_item(&r, &input->v.items[r.at]));
     BY_TRY(flush(&r));
     return refuse_unanswered(&r);
 }

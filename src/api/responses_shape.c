@@ -107,6 +107,7 @@ static const by_shape_variant item_variants[] = {
     [RI_CUSTOM_OUTPUT] = {"custom_tool_call_output", custom_output_item, BY_COUNT(custom_output_item)},
     [RI_SEARCH_CALL] = {"tool_search_call", search_call_item, BY_COUNT(search_call_item)},
     [RI_SEARCH_OUTPUT] = {"tool_search_output", search_output_item, BY_COUNT(search_output_item)},
+    [RI_WEB_SEARCH_CALL] = {"web_search_call", NULL, 0},
 };
 
 static by_status check_item(by_shape_job *job, by_json *v) {

@@ -13,7 +13,7 @@ enum {
 };
 
 /* Items of the input: [0] variant, then fields. */
-enum { RI_MESSAGE, RI_REASONING, RI_CALL, RI_OUTPUT, RI_CUSTOM_CALL, RI_CUSTOM_OUTPUT, RI_SEARCH_CALL, RI_SEARCH_OUTPUT, RI_IGNORED };
+enum { RI_MESSAGE, RI_REASONING, RI_CALL, RI_OUTPUT, RI_CUSTOM_CALL, RI_CUSTOM_OUTPUT, RI_SEARCH_CALL, RI_SEARCH_OUTPUT, RI_WEB_SEARCH_CALL };
 enum { RI_MSG_ROLE = 1, RI_MSG_CONTENT };
 enum { RI_REASONING_CONTENT = 1 };                                     /* list of records: [0] text */
 enum { RI_CALL_ID = 1, RI_CALL_NAME, RI_CALL_ARGUMENTS, RI_CALL_NAMESPACE }; /* custom: arguments = input; search: name unused */

@@ -100,23 +100,31 @@ static by_status check_members(by_convert *cv, const by_json *list, by_str place
         const by_json *record = &list->v.items[i];
         by_str name = by_field(record, RT_NAME)->v.s, at;
         uint32_t *value;
-        BY_TRY(item_place(cv, members_place, i, &at));
-        if (by_variant(record) == 1)
+        bool custom = by_variant(record) == 1;
+        if (custom || !by_is_tool_name(name)) BY_TRY(item_place(cv, members_place, i, &at));
+        if (custom)
             return BY_REFUSE(cv, BY_STR("Currently custom tools are not allowed inside a namespace. Found custom tool '"), name,
                              BY_STR("' in "), at, BY_STR("."));
-        BY_TRY(by_check_tool_name(cv, name, at));
+        if (!by_is_tool_name(name)) return by_refuse_tool_name(cv, name, at);
         if (!by_str_set_add(&names, name, &value))
             return BY_REFUSE(cv, BY_STR("Tool names within a namespace must be unique."));
     }
     return BY_OK;
 }
 
-static by_status add_all_members(by_convert *cv, by_responses_tools *t, const by_json *all, const by_json *space,
-                                 by_str place) {
+/* Names of entry i of a list at a place. */
+static by_status check_names(by_convert *cv, const by_json *record, by_str place, uint32_t i) {
+    if (by_variant(record) != RT_FUNCTION && by_variant(record) != RT_NAMESPACE) return BY_OK;
+    by_str name = by_field(record, RT_NAME)->v.s;
+    if (by_variant(record) == RT_FUNCTION && by_is_tool_name(name)) return BY_OK;
+    BY_TRY(item_place(cv, place, i, &place));
+    if (!by_is_tool_name(name)) return by_refuse_tool_name(cv, name, place);
+    return check_members(cv, by_field(record, RT_TOOLS), place);
+}
+
+static by_status add_all_members(by_convert *cv, by_responses_tools *t, const by_json *all, const by_json *space) {
     enum { MEMBERS_MAX = 4096 }; /* a clash is looked for among all of them */
     const by_json *list = by_field(space, RT_TOOLS);
-    BY_TRY(by_check_tool_name(cv, by_field(space, RT_NAME)->v.s, place));
-    BY_TRY(check_members(cv, list, place));
     if (t->n_namespaces + list->n > MEMBERS_MAX)
         return BY_REFUSE(cv, BY_STR("Too many tools in namespaces: the limit is "), by_number_text(cv, MEMBERS_MAX));
     for (uint32_t i = 0; i < list->n; i++) BY_TRY(add_member(cv, t, all, space, &list->v.items[i]));
@@ -152,17 +160,18 @@ static by_status add_search_tool(by_convert *cv, by_responses_tools *t, const by
                                             .parameters = by_field(record, RT_SEARCH_PARAMETERS)});
 }
 
+by_status by_responses_check_names(by_convert *cv, const by_json *list, by_str place) {
+    for (uint32_t i = 0; i < list->n; i++) BY_TRY(check_names(cv, &list->v.items[i], place, i));
+    return BY_OK;
+}
+
 by_status by_responses_add_tools(by_convert *cv, by_responses_tools *t, const by_json *list, by_str place) {
     for (uint32_t i = 0; i < list->n; i++) {
         const by_json *record = &list->v.items[i];
-        by_str at;
-        BY_TRY(item_place(cv, place, i, &at));
+        BY_TRY(check_names(cv, record, place, i));
         switch (by_variant(record)) {
-        case RT_FUNCTION:
-            BY_TRY(by_check_tool_name(cv, by_field(record, RT_NAME)->v.s, at));
-            BY_TRY(add_tool(cv, t, function_tool(record)));
-            break;
-        case RT_NAMESPACE: BY_TRY(add_all_members(cv, t, list, record, at)); break;
+        case RT_FUNCTION: BY_TRY(add_tool(cv, t, function_tool(record))); break;
+        case RT_NAMESPACE: BY_TRY(add_all_members(cv, t, list, record)); break;
         case RT_CUSTOM: BY_TRY(add_patch_tool(cv, t, by_field(record, RT_NAME)->v.s)); break;
         case RT_TOOL_SEARCH: BY_TRY(add_search_tool(cv, t, record)); break;
         case RT_WEB_SEARCH:
@@ -173,16 +182,6 @@ by_status by_responses_add_tools(by_convert *cv, by_responses_tools *t, const by
         }
     }
     return BY_OK;
-}
-
-by_status by_responses_check_tools(by_convert *cv, by_responses_tools *t, uint32_t first) {
-    BY_TRY(by_check_unique_names(cv, t->tools, t->n));
-    for (uint32_t i = first; i < t->n; i++) {
-        by_recipe_tool *tool = &t->tools[i];
-        bool strict = tool->strict && *tool->strict;
-        BY_TRY(by_check_parameters(cv, tool->name, tool->parameters, strict, &tool->parameters));
-    }
-    return by_check_all_strict(cv, t->tools, t->n);
 }
 
 by_status by_responses_mapped_name(by_convert *cv, const by_responses_tools *t, by_str ns, by_str name, by_str *out) {

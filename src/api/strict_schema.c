@@ -309,13 +309,18 @@ static by_status build_typed(strict *s, const by_json *v, bool may_be_empty, obj
     }
 }
 
-static by_status build_list(strict *s, const by_json *list, bool schemas, by_json *out) {
+static by_status build_words(strict *s, const by_json *list, by_json *out) {
     by_json *items = BY_MAKE(s->cv, by_json, list->n);
     if (!items) return by_no_memory(s->cv);
-    for (uint32_t i = 0; i < list->n; i++) {
-        if (schemas) BY_TRY(build_schema(s, &list->v.items[i], false, &items[i]));
-        else items[i] = word_value(&list->v.items[i]);
-    }
+    for (uint32_t i = 0; i < list->n; i++) items[i] = word_value(&list->v.items[i]);
+    *out = (by_json){.type = BY_JSON_ARRAY, .n = list->n, .v.items = items};
+    return BY_OK;
+}
+
+static by_status build_any(strict *s, const by_json *list, bool may_be_empty, by_json *out) {
+    by_json *items = BY_MAKE(s->cv, by_json, list->n);
+    if (!items) return by_no_memory(s->cv);
+    for (uint32_t i = 0; i < list->n; i++) BY_TRY(build_schema(s, &list->v.items[i], may_be_empty, &items[i]));
     *out = (by_json){.type = BY_JSON_ARRAY, .n = list->n, .v.items = items};
     return BY_OK;
 }
@@ -327,13 +332,13 @@ static by_status build_schema(strict *s, const by_json *v, bool may_be_empty, by
     by_json list;
     if (!o.members) return by_no_memory(s->cv);
     if (type && type->type == BY_JSON_ARRAY) {
-        BY_TRY(build_list(s, type, false, &list));
+        BY_TRY(build_words(s, type, &list));
         add(&o, "type", list);
         copy(&o, v, "description");
     } else if (type) {
         BY_TRY(build_typed(s, v, may_be_empty, &o));
     } else if (any) {
-        BY_TRY(build_list(s, any, true, &list));
+        BY_TRY(build_any(s, any, may_be_empty, &list));
         add(&o, "anyOf", list);
         copy(&o, v, "description");
     } else {
@@ -358,11 +363,11 @@ by_status by_rewrite_strict(by_convert *cv, const by_json *schema, bool is_tool,
     if (status == BY_EINVAL) status = refuse_read(&s, is_tool);
     by_buf_deinit(&s.why);
     BY_TRY(status);
+    BY_TRY(build_schema(&s, schema, is_tool, built));
     const by_json *type = by_json_get(schema, "type");
     if (!by_json_is(type, BY_JSON_STRING) || !by_str_eqz(type->v.s, "object"))
         return is_tool ? BY_REFUSE(cv, BY_STR("The top level of the function parameters schema must be an object."))
                        : BY_REFUSE(cv, BY_STR("The top level of the json schema must be an object."));
-    BY_TRY(build_schema(&s, schema, is_tool, built));
     *out = built;
     return BY_OK;
 }

@@ -1,6 +1,4 @@
 /* tools.c - tools of a request: names, parameters, choice, and the text of the constraint. */
-#include <stdlib.h>
-
 #include "api/convert.h"
 #include "json/json_write.h"
 
@@ -12,7 +10,18 @@ static by_status refuse_name(by_convert *cv, by_str place, by_str rest) {
     return BY_REFUSE(cv, BY_STR("Invalid '"), place, BY_STR(".name': "), rest);
 }
 
-by_status by_check_tool_name(by_convert *cv, by_str name, by_str place) {
+static bool is_name_byte(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
+bool by_is_tool_name(by_str name) {
+    if (name.len == 0 || name.len > NAME_MAX_BYTES) return false;
+    for (size_t i = 0; i < name.len; i++)
+        if (!is_name_byte(name.ptr[i])) return false;
+    return true;
+}
+
+by_status by_refuse_tool_name(by_convert *cv, by_str name, by_str place) {
     if (name.len == 0)
         return refuse_name(
             cv, place, BY_STR("empty string. Expected a string with minimum length 1, but got an empty string instead."));
@@ -24,27 +33,8 @@ by_status by_check_tool_name(by_convert *cv, by_str name, by_str place) {
         BY_TRY(by_join(cv, parts, 3, by_str_of(NULL, 0), &rest));
         return refuse_name(cv, place, rest);
     }
-    for (size_t i = 0; i < name.len; i++) {
-        char c = name.ptr[i];
-        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-        if (!ok)
-            return refuse_name(
-                cv, place,
-                BY_STR("string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."));
-    }
-    return BY_OK;
-}
-
-static int compare_names(const void *a, const void *b) { return by_str_cmp(*(const by_str *)a, *(const by_str *)b); }
-
-by_status by_check_unique_names(by_convert *cv, const by_recipe_tool *tools, uint32_t n) {
-    by_str *names = BY_MAKE(cv, by_str, n);
-    if (!names) return by_no_memory(cv);
-    for (uint32_t i = 0; i < n; i++) names[i] = tools[i].name;
-    qsort(names, n, sizeof *names, compare_names);
-    for (uint32_t i = 1; i < n; i++)
-        if (by_str_eq(names[i - 1], names[i])) return BY_REFUSE(cv, BY_STR("Tool names must be unique."));
-    return BY_OK;
+    return refuse_name(
+        cv, place, BY_STR("string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."));
 }
 
 /* ---- parameters ---- */
@@ -67,30 +57,36 @@ static by_status refuse_root_type(by_convert *cv, by_str tool_name, const by_jso
     return status;
 }
 
-by_status by_check_parameters(by_convert *cv, by_str tool_name, const by_json *parameters, bool strict,
-                              const by_json **out) {
+/* Checks parameters (NULL or null: none were sent), or rewrites them for a strict tool. */
+static by_status check_parameters(by_convert *cv, by_recipe_tool *tool) {
     static const by_json_member object_type[] = {
         {.key = {"type", 4}, .value = {.type = BY_JSON_STRING, .v.s = {"object", 6}}}};
     static const by_json empty_schema = {.type = BY_JSON_OBJECT, .n = 1, .v.members = (by_json_member *)(uintptr_t)object_type};
+    const by_json *parameters = tool->parameters;
     bool given = parameters && parameters->type != BY_JSON_NULL;
-    if (strict) return by_rewrite_strict(cv, given ? parameters : &empty_schema, true, out);
-    *out = &empty_object;
+    if (tool->strict && *tool->strict)
+        return by_rewrite_strict(cv, given ? parameters : &empty_schema, true, &tool->parameters);
+    if (!given && cv->out->api == BY_API_MESSAGES) /* here a schema is a must */
+        return refuse_schema(cv, tool->name, BY_STR("null is not of types \"boolean\", \"object\""));
+    tool->parameters = given ? parameters : &empty_object;
     if (!given) return BY_OK;
     by_str why;
     by_status status = by_check_schema(cv, parameters, &why);
-    if (status == BY_EINVAL) return refuse_schema(cv, tool_name, why);
+    if (status == BY_EINVAL) return refuse_schema(cv, tool->name, why);
     BY_TRY(status);
     const by_json *type = by_json_get(parameters, "type");
     if (!by_json_is(type, BY_JSON_STRING) || !by_str_eqz(type->v.s, "object"))
-        return refuse_root_type(cv, tool_name, type);
-    *out = parameters;
+        return refuse_root_type(cv, tool->name, type);
     return BY_OK;
 }
 
-by_status by_check_all_strict(by_convert *cv, const by_recipe_tool *tools, uint32_t n) {
+by_status by_check_all_strict(by_convert *cv, bool has_format) {
+    const by_recipe_conversation *c = &cv->out->conversation;
     uint32_t n_strict = 0;
-    for (uint32_t i = 0; i < n; i++) n_strict += tools[i].strict && *tools[i].strict;
-    if (n_strict == 0 || n_strict == n) return BY_OK;
+    for (uint32_t i = 0; i < c->n_tools; i++) n_strict += c->tools[i].strict && *c->tools[i].strict;
+    if (n_strict == 0) return BY_OK;
+    if (n_strict == c->n_tools)
+        return has_format ? BY_REFUSE(cv, BY_STR("response_format should not be used with tools")) : BY_OK;
     return BY_REFUSE(cv, BY_STR("Cannot use strict tool with non-strict tool in the same request"));
 }
 
@@ -116,6 +112,17 @@ by_status by_set_schema_format(by_convert *cv, const by_json *schema, bool stric
 
 /* ---- choice ---- */
 
+static by_status check_tools(by_convert *cv) {
+    by_str_set names;
+    BY_TRY(by_str_set_init(cv, &names, cv->n_tools));
+    for (uint32_t i = 0; i < cv->n_tools; i++) {
+        uint32_t *value;
+        if (!by_str_set_add(&names, cv->tools[i].name, &value)) return BY_REFUSE(cv, BY_STR("Tool names must be unique."));
+        BY_TRY(check_parameters(cv, &cv->tools[i]));
+    }
+    return BY_OK;
+}
+
 /* Keeps only the named tool. */
 static by_status keep_named(by_convert *cv, by_str name) {
     by_recipe_conversation *c = &cv->out->conversation;
@@ -131,6 +138,8 @@ static by_status keep_named(by_convert *cv, by_str name) {
 
 by_status by_apply_choice(by_convert *cv, by_choice choice) {
     by_recipe_conversation *c = &cv->out->conversation;
+    c->tools = cv->tools;
+    c->n_tools = cv->n_tools;
     c->choice = choice.word;
     if (choice.word == BY_CHOICE_NONE) {
         c->n_tools = 0;
@@ -140,6 +149,7 @@ by_status by_apply_choice(by_convert *cv, by_choice choice) {
         c->choice = BY_CHOICE_AUTO;
         return BY_OK;
     }
+    BY_TRY(check_tools(cv));
     if (choice.name.ptr) {
         BY_TRY(keep_named(cv, choice.name));
         c->choice = BY_CHOICE_REQUIRED;
@@ -149,28 +159,48 @@ by_status by_apply_choice(by_convert *cv, by_choice choice) {
     return BY_OK;
 }
 
-/* Is this late tool among those that the choice left? Late tools are copies of entries of the list, or entries. */
-static bool is_chosen(const by_recipe_conversation *c, const by_recipe_tool *t) {
-    if (c->n_tools == 0) return false;
-    return c->choice != BY_CHOICE_REQUIRED || c->n_tools > 1 || by_str_eq(c->tools[0].name, t->name);
+/* Late tools are copies, made before the parameters were settled, of entries of the list. */
+static uint32_t keep_chosen(const by_recipe_conversation *c, const by_str_set *names, by_recipe_tool *list, uint32_t n) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t *at = by_str_set_find(names, list[i].name);
+        if (!at) continue;
+        list[kept] = list[i];
+        list[kept++].parameters = c->tools[*at].parameters;
+    }
+    return kept;
 }
 
-void by_drop_unchosen_tools(by_convert *cv) {
-    uint32_t kept = 0;
+static by_status name_set(by_convert *cv, by_str_set *names) {
+    const by_recipe_conversation *c = &cv->out->conversation;
+    uint32_t n = cv->out->version == BY_RECIPE_V41 ? c->n_tools : 0;
+    BY_TRY(by_str_set_init(cv, names, n));
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t *index;
+        by_str_set_add(names, c->tools[i].name, &index);
+        *index = i;
+    }
+    return BY_OK;
+}
+
+by_status by_drop_unchosen_tools(by_convert *cv) {
+    uint32_t kept = 0, n_late = 0;
+    for (uint32_t i = 0; i < cv->n_messages; i++) n_late += cv->messages[i].n_tools;
+    if (n_late == 0) return BY_OK;
+    by_str_set names;
+    BY_TRY(name_set(cv, &names));
     for (uint32_t i = 0; i < cv->n_messages; i++) {
         by_recipe_message *m = &cv->messages[i];
         if (m->role == BY_ROLE_SYSTEM && m->n_tools) {
             by_recipe_tool *list = (by_recipe_tool *)(uintptr_t)m->tools; /* our own copies */
-            uint32_t n = 0;
-            for (uint32_t k = 0; k < m->n_tools; k++)
-                if (cv->out->version == BY_RECIPE_V41 && is_chosen(&cv->out->conversation, &list[k])) list[n++] = list[k];
-            m->n_tools = n;
-            if (n == 0 && by_recipe_text_is_empty(m->content)) continue;
+            m->n_tools = keep_chosen(&cv->out->conversation, &names, list, m->n_tools);
+            if (m->n_tools == 0 && by_recipe_text_is_empty(m->content)) continue;
         }
         if (kept != i) cv->messages[kept] = *m;
         kept++;
     }
     cv->n_messages = kept;
+    return BY_OK;
 }
 
 /* ---- constraint ---- */

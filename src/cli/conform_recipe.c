@@ -46,8 +46,7 @@ static by_status read_tools(by_arena *arena, const by_json *obj, const by_recipe
     return BY_OK;
 }
 
-static by_status read_content(by_arena *arena, const by_json *row, const by_recipe_specials *specials,
-                              by_recipe_text *out, by_err *err) {
+static by_status read_content(by_arena *arena, const by_json *row, by_recipe_text *out, by_err *err) {
     const by_json *urls = NULL;
     uint32_t n = items_of(row, "images", &urls);
     by_recipe_image *images = by_arena_zero(arena, by_mul_size(n, sizeof *images));
@@ -56,12 +55,12 @@ static by_status read_content(by_arena *arena, const by_json *row, const by_reci
         if (urls[i].type != BY_JSON_STRING) return BY_FAIL(err, BY_EFORMAT, "images[%u]: want string", i);
         images[i] = (by_recipe_image){.kind = BY_IMAGE_URL, .detail = BY_DETAIL_HIGH, .url = urls[i].v.s};
     }
-    return by_recipe_text_with_images(out, arena, string_of(row, "content"), images, n, specials->text[BY_SPECIAL_IMAGE],
-                                      err);
+    /* other special tokens do not change the spelling in a conversation that is given directly */
+    by_str spelling = by_recipe_specials_default()->text[BY_SPECIAL_IMAGE];
+    return by_recipe_text_with_images(out, arena, string_of(row, "content"), images, n, spelling, err);
 }
 
-static by_status read_message(by_arena *arena, const by_json *row, const by_recipe_specials *specials,
-                              by_recipe_message *m, by_err *err) {
+static by_status read_message(by_arena *arena, const by_json *row, by_recipe_message *m, by_err *err) {
     by_str role = string_of(row, "role");
     int r = BY_ROLE_SYSTEM;
     while (r <= BY_ROLE_LATEST_REMINDER && !by_str_eqz(role, by_recipe_role_name((by_recipe_role)r))) r++;
@@ -72,7 +71,7 @@ static by_status read_message(by_arena *arena, const by_json *row, const by_reci
                              .has_reasoning = has_string(row, "reasoning_content"),
                              .call_id = string_of(row, "tool_call_id"),
                              .has_call_id = has_string(row, "tool_call_id")};
-    BY_TRY(read_content(arena, row, specials, &m->content, err));
+    BY_TRY(read_content(arena, row, &m->content, err));
     BY_TRY(read_tools(arena, row, &m->tools, &m->n_tools, err));
     const by_json *items = NULL;
     m->n_calls = items_of(row, "tool_calls", &items);
@@ -104,13 +103,12 @@ static void read_settings(const by_json *row, by_recipe_conversation *c) {
     }
 }
 
-static by_status read_conversation(by_arena *arena, const by_json *row, const by_recipe_specials *specials,
-                                   by_recipe_conversation *c, by_err *err) {
+static by_status read_conversation(by_arena *arena, const by_json *row, by_recipe_conversation *c, by_err *err) {
     const by_json *items = NULL;
     *c = (by_recipe_conversation){.n_messages = items_of(row, "messages", &items)};
     by_recipe_message *messages = by_arena_zero(arena, by_mul_size(c->n_messages, sizeof *messages));
     if (!messages) return no_memory(err);
-    for (uint32_t i = 0; i < c->n_messages; i++) BY_TRY(read_message(arena, &items[i], specials, &messages[i], err));
+    for (uint32_t i = 0; i < c->n_messages; i++) BY_TRY(read_message(arena, &items[i], &messages[i], err));
     c->messages = messages;
     BY_TRY(read_tools(arena, row, &c->tools, &c->n_tools, err));
     read_settings(row, c);
@@ -174,7 +172,7 @@ static by_status run_render(by_conform *c, const by_json *row, const by_json *in
     by_recipe_conversation cv;
     by_status status = by_conform_specials(by_json_get(input, "special_tokens"), &specials, err);
     /* messages are built with the default spelling of the placeholder, as the vectors' maker did */
-    if (status == BY_OK) status = read_conversation(&arena, conversation, by_recipe_specials_default(), &cv, err);
+    if (status == BY_OK) status = read_conversation(&arena, conversation, &cv, err);
     bool v4 = by_str_eqz(encoding->v.s, "v4");
     if (status == BY_OK) status = by_recipe_render(&prompt, &cv, v4 ? BY_RECIPE_V4 : BY_RECIPE_V41, &specials, err);
     if (status == BY_OK) write_rendered(result, &prompt);

@@ -45,7 +45,7 @@ const char *by_recipe_version_name(by_recipe_version v) {
 
 bool by_recipe_text_is_empty(by_recipe_text t) {
     for (uint32_t i = 0; i < t.n; i++)
-        if (t.pieces[i].image || t.pieces[i].text.len) return false;
+        if (!t.pieces[i].unplaced && (t.pieces[i].image || t.pieces[i].text.len)) return false;
     return true;
 }
 
@@ -60,7 +60,7 @@ by_status by_recipe_text_with_images(by_recipe_text *out, by_arena *arena, by_st
         if (!hit) break;
         size_t before = (size_t)(hit - content.ptr);
         if (before) pieces[at++].text = by_str_take(content, before);
-        pieces[at++].image = &images[image++];
+        pieces[at++] = (by_recipe_piece){.text = by_str_of(hit, spelling.len), .image = &images[image++]};
         content = by_str_skip(content, before + spelling.len);
     }
     if (content.len) pieces[at++].text = content;

@@ -26,7 +26,7 @@ typedef struct by_recipe_image {
     by_str path; /* where the request holds it, as error messages show it; may be empty */
 } by_recipe_image;
 
-/* One piece of content: text, or the placeholder of an image (text unused). */
+/* One piece of content: text, or the placeholder of an image (text: its spelling, empty = that of the special tokens). */
 typedef struct by_recipe_piece {
     by_str text;
     const by_recipe_image *image;
@@ -106,7 +106,7 @@ const char *by_recipe_version_name(by_recipe_version v); /* "v4.1-flash", "v4-pr
 /* The stage of such a word; false when unknown. */
 bool by_recipe_stage_by_name(by_str name, by_stage *out);
 
-/* No text and no image. */
+/* No text and no image that shows in it. */
 bool by_recipe_text_is_empty(by_recipe_text t);
 
 /* Content as one text in which the first n occurrences of spelling (not empty) are the placeholders of n images; images

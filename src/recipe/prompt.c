@@ -43,7 +43,9 @@ static void put_image(by_prompt_job *j, const by_recipe_piece *piece) {
         return;
     }
     p->images[p->n_images++] = piece->image;
-    if (!piece->unplaced) by_prompt_put_special(j, BY_SPECIAL_IMAGE);
+    if (piece->unplaced) return;
+    if (piece->text.len) put_token(j, piece->text);
+    else by_prompt_put_special(j, BY_SPECIAL_IMAGE);
 }
 
 void by_prompt_put_content(by_prompt_job *j, by_recipe_text t) {

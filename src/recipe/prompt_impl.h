@@ -12,7 +12,7 @@ typedef struct by_prompt_job {
     const by_recipe_conversation *c;
     const by_recipe_specials *specials;
     const by_recipe_message **order; /* [n_order] the messages with tool results in the order of their calls; V4: without
-                                      * system messages */
+                                      * system messages, and with the first only of messages of users in a row */
     uint32_t n_order;
     const by_recipe_tool *tools;     /* those of c, none when the choice is none */
     uint32_t n_tools;

@@ -1,4 +1,6 @@
 /* prompt_tools.c - tools and calls inside a prompt: one JSON line per tool, and the tag block of an assistant's calls. */
+#include <stdlib.h>
+
 #include "json/json_write.h"
 #include "base/limits.h"
 #include "recipe/prompt_impl.h"
@@ -82,8 +84,28 @@ static void put_parameters(by_prompt_job *j, by_str arguments) {
     if (v.n == 0 && j->version == BY_RECIPE_V41) BY_PROMPT_PUT(j, "\n"); /* V4.1 shows an empty line */
 }
 
+static int compare_calls(const void *a, const void *b) {
+    const by_recipe_call *const *x = a, *const *y = b;
+    int c = by_str_cmp((*x)->id, (*y)->id);
+    return c ? c : (*x > *y) - (*x < *y); /* as they were */
+}
+
+/* V4 shows calls in the order of their ids. */
+static const by_recipe_call **order_calls(by_prompt_job *j, const by_recipe_call *calls, uint32_t n) {
+    const by_recipe_call **order = by_arena_alloc(&j->p->scratch, by_mul_size(n, sizeof *order));
+    if (!order) return NULL;
+    for (uint32_t i = 0; i < n; i++) order[i] = &calls[i];
+    if (j->version == BY_RECIPE_V4) qsort(order, n, sizeof *order, compare_calls);
+    return order;
+}
+
 void by_prompt_put_calls(by_prompt_job *j, const by_recipe_call *calls, uint32_t n) {
     if (n == 0) return;
+    const by_recipe_call **order = order_calls(j, calls, n);
+    if (!order) {
+        j->p->failed = true;
+        return;
+    }
     BY_PROMPT_PUT(j, "\n\n");
     put_tag(j, false);
     if (j->version == BY_RECIPE_V41) BY_PROMPT_PUT(j, "calls>\n");
@@ -91,9 +113,9 @@ void by_prompt_put_calls(by_prompt_job *j, const by_recipe_call *calls, uint32_t
     for (uint32_t i = 0; i < n; i++) {
         put_tag(j, false);
         BY_PROMPT_PUT(j, "invoke name=\"");
-        by_prompt_put(j, calls[i].name);
+        by_prompt_put(j, order[i]->name);
         BY_PROMPT_PUT(j, "\">\n");
-        put_parameters(j, calls[i].arguments);
+        put_parameters(j, order[i]->arguments);
         put_tag(j, true);
         BY_PROMPT_PUT(j, "invoke>\n");
     }

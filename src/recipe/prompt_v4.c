@@ -46,23 +46,31 @@ static void put_assistant(by_prompt_job *j, const by_recipe_message *m, bool las
     if (!(m->prefix && last)) by_prompt_put_special(j, BY_SPECIAL_EOS);
 }
 
-/* A user or tool message. Texts of users in a row are one text (*filled: it is not empty so far), which follows the tool
- * results in front of it; a tool result behind a user's text begins a new turn. */
-static void put_turn(by_prompt_job *j, const by_recipe_message *m, const by_recipe_message *before, bool *filled) {
-    bool tool = m->role == BY_ROLE_TOOL, empty = by_recipe_text_is_empty(m->content);
-    bool behind_tool = before && before->role == BY_ROLE_TOOL, behind_user = before && before->role == BY_ROLE_USER;
-    if (behind_tool) BY_PROMPT_PUT(j, "\n\n");
-    else if (!behind_user || tool) by_prompt_put_special(j, BY_SPECIAL_USER);
-    if (tool) {
-        BY_PROMPT_PUT(j, "<tool_result>");
+/* Texts of users in a row are one text; system messages in between do not count. */
+static void put_user(by_prompt_job *j, const by_recipe_message *m) {
+    const by_recipe_message *end = j->c->messages + j->c->n_messages;
+    bool filled = false;
+    for (; m < end && (m->role == BY_ROLE_USER || m->role == BY_ROLE_SYSTEM); m++) {
+        if (m->role == BY_ROLE_SYSTEM) continue;
+        bool empty = by_recipe_text_is_empty(m->content);
+        if (filled && !empty) BY_PROMPT_PUT(j, "\n\n");
         by_prompt_put_content(j, m->content);
-        BY_PROMPT_PUT(j, "</tool_result>");
+        filled = filled || !empty;
+    }
+}
+
+/* Users or a tool. They follow the tool result in front of them in its turn; a tool result behind a user begins one. */
+static void put_turn(by_prompt_job *j, const by_recipe_message *m, const by_recipe_message *before) {
+    bool tool = m->role == BY_ROLE_TOOL, goes_on = before && (before->role == BY_ROLE_TOOL || (!tool && before->role == BY_ROLE_USER));
+    if (goes_on) BY_PROMPT_PUT(j, "\n\n");
+    else by_prompt_put_special(j, BY_SPECIAL_USER);
+    if (!tool) {
+        put_user(j, m);
         return;
     }
-    if (!behind_user) *filled = false;
-    if (!empty && *filled) BY_PROMPT_PUT(j, "\n\n");
+    BY_PROMPT_PUT(j, "<tool_result>");
     by_prompt_put_content(j, m->content);
-    *filled |= !empty;
+    BY_PROMPT_PUT(j, "</tool_result>");
 }
 
 static void put_format(by_prompt_job *j) {
@@ -83,7 +91,6 @@ void by_prompt_render_v4(by_prompt_job *j) {
     }
     put_format(j);
     uint32_t n = j->n_order;
-    bool filled = false;
     for (uint32_t i = 0; i < n; i++) {
         const by_recipe_message *m = j->order[i];
         if (m->role == BY_ROLE_ASSISTANT) {
@@ -92,7 +99,7 @@ void by_prompt_render_v4(by_prompt_job *j) {
             by_prompt_put_special(j, BY_SPECIAL_LATEST_REMINDER);
             by_prompt_put_content(j, m->content);
         } else {
-            put_turn(j, m, i ? j->order[i - 1] : NULL, &filled);
+            put_turn(j, m, i ? j->order[i - 1] : NULL);
         }
     }
     const by_recipe_message *last = n ? j->order[n - 1] : NULL;
