@@ -1,6 +1,6 @@
 """Differential test of the recipe library: seeded random requests through deepseek-recipe 0.2.0 and `bathyc conform`.
 
-usage: recipe_differential.py PROGRAM TOKENIZER [--n N] [--seed S] [--only KIND,...] [--show N]
+usage: recipe_diff_requests.py PROGRAM TOKENIZER [--n N] [--seed S] [--only KIND,...] [--show N]
 
 Kinds: chat, responses, messages (requests of each API, a part of them broken on purpose), text (broken JSON), render
 (conversations given directly), resolve, ids. Needs the PyPI package deepseek-recipe==0.2.0; nothing else outside the
