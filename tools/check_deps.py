@@ -28,7 +28,8 @@ LEVELS = {
     "sample": "base ops",
     "sched": "base kv",
     "engine": "base json media tok recipe grammar ops comm kv model sample sched",
-    "http": "base json api recipe engine",
+    "service": "base json tok sample model recipe api engine",
+    "http": "base json api recipe engine service",
 }
 SOURCES = (".c", ".h", ".cu", ".cuh", ".inc")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)

@@ -85,6 +85,11 @@ typedef struct by_api_inference {
     int32_t top_k;                              /* >= 1, or -1 = off */
     const by_api_bias *logit_bias;
     uint32_t n_logit_bias;
+    uint32_t best_of;                           /* n..128: so many are generated, the n most likely ones are the answer */
+    bool ignore_eos;
+    uint32_t min_tokens;                        /* no end before so many tokens */
+    const int32_t *stop_ids;                    /* end tokens of this request (not yet compared with a vocabulary) */
+    uint32_t n_stop_ids;
 } by_api_inference;
 
 /* Responses: what the response object repeats. The JSON pieces are compact JSON, ready to be spliced in. */

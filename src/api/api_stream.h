@@ -69,7 +69,8 @@ by_answer_usage by_api_stream_usage(const by_api_stream *s);
 by_status by_api_stream_write_whole(by_api_stream *s, by_buf *out, by_err *err);
 
 /* Several choices of one Chat Completions or Completions request as one object, with the counts added up. All streams are
- * of the same request and n >= 1. Errors: BY_ENOMEM. */
+ * of the same request and n >= 1; with several prompts (Completions) the choices of a prompt stand together and share a
+ * by_api_converted, another prompt's have another, so that each prompt counts once. Errors: BY_ENOMEM. */
 by_status by_api_stream_write_choices(by_api_stream *const *streams, size_t n, by_buf *out, by_err *err);
 
 /* Data of the last server-sent event, "[DONE]", or NULL where the API has none. */

@@ -141,6 +141,10 @@ static void write_whole(by_api_stream *const *streams, size_t n, by_buf *out) {
         if (s->scratch.failed) out->failed = true;
         if (i == 0) continue;
         sum.completion_tokens += s->end.usage.completion_tokens;
+        if (s->request != streams[i - 1]->request) { /* another prompt */
+            sum.prompt_tokens += s->end.usage.prompt_tokens;
+            sum.cached_tokens += s->end.usage.cached_tokens;
+        }
         ended |= s->ended;
     }
     by_buf_push_byte(out, ']');

@@ -96,7 +96,7 @@ by_status by_api_convert(by_api_converted *out, by_api_error *error, by_arena *a
     *out = (by_api_converted){.api = api};
     *error = (by_api_error){0};
     out->inference = (by_api_inference){
-        .temperature = 1, .top_p = 1, .n = 1, .repetition_penalty = 1, .top_k = -1};
+        .temperature = 1, .top_p = 1, .n = 1, .best_of = 1, .repetition_penalty = 1, .top_k = -1};
     by_convert cv = {.arena = arena, .opt = options, .out = out, .error = error, .err = err};
     cv.server = options->profile == BY_API_SERVER;
     by_json json;

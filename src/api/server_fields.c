@@ -21,8 +21,10 @@ static const by_shape_field begin_fields[] = {
 static const by_shape begin_shape = BY_SHAPE_STRUCT_OF(begin_fields);
 
 enum {
-    E_TOP_K, E_MIN_P, E_REPETITION, E_PRESENCE, E_FREQUENCY, E_LOGIT_BIAS, E_SEED, E_MAX_TOKENS, E_MAX_COMPLETION_TOKENS
+    E_TOP_K, E_MIN_P, E_REPETITION, E_PRESENCE, E_FREQUENCY, E_LOGIT_BIAS, E_SEED, E_MAX_TOKENS, E_MAX_COMPLETION_TOKENS,
+    E_BEST_OF, E_IGNORE_EOS, E_MIN_TOKENS, E_STOP_IDS
 };
+static const by_shape stop_ids = BY_SHAPE_LIST_OF(&by_shape_u32);
 static const by_shape_field end_fields[] = {
     [E_TOP_K] = {"top_k", &by_shape_any, BY_FIELD_OPTIONAL},
     [E_MIN_P] = {"min_p", &by_shape_f32, BY_FIELD_OPTIONAL},
@@ -33,6 +35,10 @@ static const by_shape_field end_fields[] = {
     [E_SEED] = {"seed", &by_shape_u64, BY_FIELD_OPTIONAL},
     [E_MAX_TOKENS] = {"max_tokens", &by_shape_u32, BY_FIELD_OPTIONAL},
     [E_MAX_COMPLETION_TOKENS] = {"max_completion_tokens", &by_shape_u32, BY_FIELD_OPTIONAL},
+    [E_BEST_OF] = {"best_of", &by_shape_u8, BY_FIELD_OPTIONAL},
+    [E_IGNORE_EOS] = {"ignore_eos", &by_shape_bool, BY_FIELD_OPTIONAL},
+    [E_MIN_TOKENS] = {"min_tokens", &by_shape_u32, BY_FIELD_OPTIONAL},
+    [E_STOP_IDS] = {"stop_token_ids", &stop_ids, BY_FIELD_OPTIONAL},
 };
 static const by_shape end_shape = BY_SHAPE_STRUCT_OF(end_fields);
 
@@ -149,6 +155,37 @@ static by_status set_max_completion_tokens(by_convert *cv, const by_json *v, con
     return by_set_max_tokens(cv, v, false);
 }
 
+static by_status set_best_of(by_convert *cv, const by_json *v) {
+    enum { CHOICES_MAX = 128 };
+    by_api_inference *inf = &cv->out->inference;
+    inf->best_of = inf->n;
+    if (!by_given(v)) return BY_OK;
+    if (v->v.i < inf->n || v->v.i > CHOICES_MAX) return refuse_range(cv, "best_of", "[n, 128]");
+    inf->best_of = (uint32_t)v->v.i;
+    return BY_OK;
+}
+
+static by_status set_end_rules(by_convert *cv, const by_json *ignore_eos, const by_json *min_tokens, const by_json *ids) {
+    enum { STOP_IDS_MAX = 256 };
+    by_api_inference *inf = &cv->out->inference;
+    inf->ignore_eos = by_given(ignore_eos) && ignore_eos->v.b;
+    if (by_given(min_tokens)) {
+        if (min_tokens->v.i > INT32_MAX) return refuse_range(cv, "min_tokens", "[0, 2147483647]");
+        inf->min_tokens = (uint32_t)min_tokens->v.i;
+    }
+    if (!by_given(ids) || ids->n == 0) return BY_OK;
+    if (ids->n > STOP_IDS_MAX) return BY_REFUSE(cv, BY_STR("stop_token_ids: at most 256 ids"));
+    int32_t *out = BY_MAKE(cv, int32_t, ids->n);
+    if (!out) return by_no_memory(cv);
+    for (uint32_t i = 0; i < ids->n; i++) {
+        if (ids->v.items[i].v.i > INT32_MAX) return BY_REFUSE(cv, BY_STR("stop_token_ids: an id is too large"));
+        out[i] = (int32_t)ids->v.items[i].v.i;
+    }
+    inf->stop_ids = out;
+    inf->n_stop_ids = ids->n;
+    return BY_OK;
+}
+
 by_status by_end_server_fields(by_convert *cv, const by_json *body) {
     if (!cv->server) return BY_OK;
     by_json extra = *body;
@@ -161,5 +198,7 @@ by_status by_end_server_fields(by_convert *cv, const by_json *body) {
     BY_TRY(by_set_penalty(cv, by_field(&extra, E_FREQUENCY), "frequency_penalty", &inf->frequency_penalty));
     BY_TRY(set_logit_bias(cv, by_field(&extra, E_LOGIT_BIAS)));
     BY_TRY(by_set_seed(cv, by_field(&extra, E_SEED)));
+    BY_TRY(set_best_of(cv, by_field(&extra, E_BEST_OF)));
+    BY_TRY(set_end_rules(cv, by_field(&extra, E_IGNORE_EOS), by_field(&extra, E_MIN_TOKENS), by_field(&extra, E_STOP_IDS)));
     return set_max_completion_tokens(cv, by_field(&extra, E_MAX_COMPLETION_TOKENS), by_field(&extra, E_MAX_TOKENS));
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +112,7 @@ by_status by_output_close(by_output *o, by_status status, by_err *err) {
 /* ---- lines ---- */
 
 by_status by_line_reader_open(by_line_reader *r, const char *path, by_err *err) {
-    *r = (by_line_reader){.fd = STDIN_FILENO};
+    *r = (by_line_reader){.fd = STDIN_FILENO, .bytes_max = BY_LIMIT_REQUEST_BYTES};
     if (strcmp(path, "-") == 0) return BY_OK;
     r->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (r->fd < 0) return BY_FAIL(err, errno == ENOENT ? BY_EMISSING : BY_EIO, "%s: %s", path, strerror(errno));
@@ -130,8 +131,8 @@ static by_status read_more(by_line_reader *r, by_err *err) {
         memmove(r->buf.ptr, r->buf.ptr + r->at, r->buf.len);
         r->at = 0;
     }
-    if (r->buf.len > BY_LIMIT_REQUEST_BYTES)
-        return BY_FAIL(err, BY_ELIMIT, "line %zu is longer than %u bytes", r->n_lines + 1, BY_LIMIT_REQUEST_BYTES);
+    if (r->buf.len > r->bytes_max)
+        return BY_FAIL(err, BY_ELIMIT, "line %zu is longer than %zu bytes", r->n_lines + 1, r->bytes_max);
     size_t room = r->buf.cap - r->buf.len > 65536 ? r->buf.cap - r->buf.len : 65536;
     char *to = by_buf_reserve(&r->buf, room);
     if (!to) return BY_FAIL(err, BY_ENOMEM, "out of memory for line %zu", r->n_lines + 1);
@@ -142,6 +143,12 @@ static by_status read_more(by_line_reader *r, by_err *err) {
     r->buf.len += (size_t)n;
     r->ended = n == 0;
     return BY_OK;
+}
+
+bool by_line_reader_ready(const by_line_reader *r) {
+    if (r->ended || (r->buf.len > r->at && memchr(r->buf.ptr + r->at, '\n', r->buf.len - r->at))) return true;
+    struct pollfd p = {.fd = r->fd, .events = POLLIN};
+    return poll(&p, 1, 0) != 0; /* an error shows when reading */
 }
 
 by_status by_line_reader_next(by_line_reader *r, by_str *line, by_err *err) {

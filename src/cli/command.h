@@ -54,6 +54,7 @@ typedef struct by_line_reader {
     size_t at; /* of the next line in buf */
     size_t n_lines; /* handed out so far: the number of the last line, from 1 */
     bool ended;
+    size_t bytes_max; /* of a line; set to BY_LIMIT_REQUEST_BYTES by by_line_reader_open */
     by_buf buf;
 } by_line_reader;
 
@@ -62,7 +63,10 @@ by_status by_line_reader_open(by_line_reader *r, const char *path, by_err *err);
 void by_line_reader_close(by_line_reader *r);
 
 /* The next line without \n, valid until the next call; BY_END behind the last one.
- * Errors: BY_EIO, BY_ELIMIT (a line over BY_LIMIT_REQUEST_BYTES), BY_ENOMEM. */
+ * Errors: BY_EIO, BY_ELIMIT (a line over bytes_max), BY_ENOMEM. */
 by_status by_line_reader_next(by_line_reader *r, by_str *line, by_err *err);
+
+/* Would by_line_reader_next go on without waiting for more input? A line that has only begun to arrive counts as there. */
+bool by_line_reader_ready(const by_line_reader *r);
 
 #endif

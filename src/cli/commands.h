@@ -4,6 +4,7 @@
 #define BY_CLI_COMMANDS_H
 
 #define BY_COMMAND_TABLE(X)                                                                        \
+    X(batch, "answer a file of API requests")                                                      \
     X(bench, "measure speed")                                                                      \
     X(chat, "talk with the model in the terminal")                                                \
     X(conform, "answer rows of test vectors")                                                      \

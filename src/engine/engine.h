@@ -85,7 +85,8 @@ typedef struct by_request_opts {
     int32_t priority;
     int64_t deadline_ms;   /* from submission; 0 = none */
     int32_t queue_cap;     /* events held for the reader; 0 = 256 */
-    void (*notify)(void *arg); /* called on the scheduler thread when events have come; must not block; NULL = none */
+    void (*notify)(void *arg); /* called on the scheduler thread when events have come, never after the release; must neither
+                                * block nor call anything of the engine; NULL = none */
     void *arg;
 } by_request_opts;
 

@@ -210,9 +210,8 @@ void by_request_emit(by_request *r, const by_event *ev) {
     if (ev->finish != BY_CHOICE_RUNNING) r->n_open--;
     if (r->n_open == 0) r->info.end_us = by_clock_ns() / 1000;
     pthread_cond_signal(&r->more);
-    void (*notify)(void *) = r->released ? NULL : r->opts.notify;
+    if (r->opts.notify && !r->released) r->opts.notify(r->opts.arg); /* under the lock: never after the release */
     pthread_mutex_unlock(&r->lock);
-    if (notify) notify(r->opts.arg);
 }
 
 static struct timespec deadline_after(int64_t timeout_ms) {

@@ -136,7 +136,8 @@ static void end_marked(by_engine *e, by_request *r, uint64_t mask, by_choice_fin
 static void look_around(by_engine *e, int64_t now_us, bool stopping) {
     for (by_request *r = e->inside, *next; r; r = next) {
         next = r->all_next;
-        uint64_t stop = atomic_exchange(&r->stop_mask, 0), abort_ = atomic_exchange(&r->abort_mask, 0);
+        uint64_t abort_ = atomic_exchange(&r->abort_mask, 0); /* first: who wants a stop has set stop_mask before it */
+        uint64_t stop = atomic_exchange(&r->stop_mask, 0);
         if (stopping || (r->deadline_us && now_us > r->deadline_us)) abort_ = UINT64_MAX;
         if (stop) end_marked(e, r, stop, BY_CHOICE_STOP);
         if (abort_) end_marked(e, r, abort_, BY_CHOICE_CANCELLED);

@@ -1,0 +1,90 @@
+/* engine_flags.c - see engine_flags.h. */
+#include "cli/engine_flags.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+
+by_engine_flags by_engine_flags_default(void) {
+    by_engine_opts o = by_engine_opts_default();
+    return (by_engine_flags){.model = by_model_flags_default(), .bypass_limit = o.sched.bypass_limit,
+                             .expect_quantile = o.expect_quantile, .policy = (int)o.sched.policy, .restore = (int)o.restore,
+                             .trunc = (int)o.trunc, .async = o.async, .prefix_cache = o.prefix_cache};
+}
+
+void by_engine_flags_deinit(by_engine_flags *f) { by_buf_deinit(&f->dir); }
+
+by_status by_parse_size(int64_t *out, const char *text, by_err *err) {
+    static const char *const units[] = {"", "K", "M", "G", "T"};
+    char *end = NULL;
+    errno = 0;
+    double v = strtod(text, &end), scale = 1;
+    bool good = end != text && errno == 0 && isfinite(v) && v > 0 && text[0] >= '0' && text[0] <= '9' && !strpbrk(text, "xXpP");
+    for (int i = 0; good && i < 5; i++, scale *= 1024) {
+        size_t n = strlen(units[i]);
+        const char *rest = end + n;
+        if (strncasecmp(end, units[i], n) != 0) continue;
+        if (*rest && strcasecmp(rest, "B") != 0 && (n == 0 || strcasecmp(rest, "iB") != 0)) continue;
+        if (v * scale >= 1 && v * scale < 9e18) return *out = (int64_t)(v * scale), BY_OK;
+    }
+    return BY_FAIL(err, BY_EINVAL, "'%s' is not a size such as 800M or 2G", text);
+}
+
+static by_status set_keep(by_engine_opts *o, const char *keep, by_err *err) {
+    if (!keep || strcmp(keep, "exact") == 0) return BY_OK;
+    char *end = NULL;
+    errno = 0;
+    long v = strtol(keep, &end, 10);
+    if (end == keep || *end || errno || v < 1 || v > BY_LIMIT_CONTEXT)
+        return BY_FAIL(err, BY_EINVAL, "--decoder-keep: '%s' is neither exact nor a number of rows in 1..%d", keep, BY_LIMIT_CONTEXT);
+    o->keep = (int32_t)v;
+    return BY_OK;
+}
+
+static by_status set_memory(by_engine_opts *o, const by_engine_flags *f, by_err *err) {
+    if (f->ram && f->memory_share > 0) return BY_FAIL(err, BY_EINVAL, "--ram and --gpu-memory-utilization exclude each other");
+    if (f->ram && by_parse_size(&o->ram_bytes, f->ram, err) < 0) return by_err_prefix(err, "--ram: ");
+    if (f->memory_share > 0) {
+        long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+        if (pages > 0 && size > 0) o->ram_bytes = (int64_t)((double)pages * (double)size * f->memory_share);
+    }
+    return BY_OK;
+}
+
+by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *err) {
+    by_engine_opts o = by_engine_opts_default();
+    by_solo_opts base = by_model_flags_opts(&f->model);
+    o.device = base.device;
+    o.model = base.model;
+    o.max_context = f->model.context;
+    o.kv_blocks = (int32_t)f->kv_blocks;
+    o.state_slots = (int32_t)f->state_slots;
+    o.expect_quantile = f->expect_quantile;
+    o.async = f->async;
+    o.prefix_cache = f->prefix_cache;
+    o.restore = (by_restore)f->restore;
+    o.trunc = (by_truncation)f->trunc;
+    if (f->max_seqs) o.sched.max_seqs = (int32_t)f->max_seqs;
+    if (f->max_rows) o.sched.max_rows = (int32_t)f->max_rows;
+    else if (o.sched.max_rows < o.sched.max_seqs) o.sched.max_rows = o.sched.max_seqs;
+    if (!f->max_seqs && o.sched.max_seqs > o.sched.max_rows) o.sched.max_seqs = o.sched.max_rows;
+    if (f->max_queue) o.sched.max_waiting = (int32_t)f->max_queue;
+    if (f->interval) o.sched.interval = (int32_t)f->interval;
+    if (f->ttft_budget_ms) o.sched.ttft_budget_us = f->ttft_budget_ms * 1000;
+    if (f->mixed_rows) o.sched.prefill_rows = (int32_t)f->mixed_rows;
+    o.sched.bypass_limit = (int32_t)f->bypass_limit;
+    o.sched.policy = (by_prefill_policy)f->policy;
+    BY_TRY(set_keep(&o, f->keep, err));
+    BY_TRY(set_memory(&o, f, err));
+    by_buf_clear(&f->dir);
+    BY_TRY(by_command_model_dir(&f->dir, f->model.model, err));
+    o.model_dir = by_buf_z(&f->dir);
+    BY_TRY(by_buf_check(&f->dir, err));
+    *out = o;
+    return BY_OK;
+}

@@ -1,0 +1,75 @@
+/* engine_flags.h - the flags of every command that runs the request engine, with all their aliases, and what they mean as
+ * by_engine_opts. */
+#ifndef BY_CLI_ENGINE_FLAGS_H
+#define BY_CLI_ENGINE_FLAGS_H
+
+#include "base/buf.h"
+#include "cli/model_flags.h"
+#include "engine/engine.h"
+
+typedef struct by_engine_flags {
+    by_model_flags model;
+    int64_t max_seqs, max_rows, max_queue, kv_blocks, state_slots, bypass_limit, interval; /* 0 = default */
+    int64_t ttft_budget_ms, mixed_rows;
+    double memory_share; /* of the free memory, for caches; 0 = default */
+    double expect_quantile;
+    const char *ram, *keep; /* "2G"; "exact" or rows */
+    int policy, restore, trunc; /* in the order of their enums */
+    bool async, prefix_cache, invariant;
+    by_buf dir;          /* the model's folder, once resolved */
+} by_engine_flags;
+
+by_engine_flags by_engine_flags_default(void);
+
+/* Rows for a command's table; f is a by_engine_flags variable. */
+#define BY_ENGINE_FLAG_ROWS(f)                                                                                         \
+    BY_CHECKPOINT_FLAG_ROWS((f).model), BY_CONTEXT_FLAG_ROW((f).model),                                                \
+    {.names = "--max-num-seqs,--parallel,-np,--max-running-requests", .kind = BY_FLAG_INT, .out = &(f).max_seqs,       \
+     .min = 1, .max = BY_LIMIT_SEQS, .help = "sequences that run at once (default: 256)"},                             \
+    {.names = "--max-num-batched-tokens,--chunked-prefill-size,-b", .kind = BY_FLAG_INT, .out = &(f).max_rows,         \
+     .min = 1, .max = BY_LIMIT_STEP_ROWS, .help = "rows of one step (default: 4096)"},                                 \
+    {.names = "--max-queue", .kind = BY_FLAG_INT, .out = &(f).max_queue, .min = 1, .max = INT32_MAX,                   \
+     .help = "most requests that wait (default: 4096)"},                                                               \
+    {.names = "--ram", .kind = BY_FLAG_STRING, .out = &(f).ram,                                                        \
+     .help = "most host memory for caches, as 800M or 2G (default: a quarter of what is free)"},                       \
+    {.names = "--gpu-memory-utilization,--mem-fraction-static", .kind = BY_FLAG_DOUBLE, .out = &(f).memory_share,      \
+     .dmin = 0.001, .dmax = 1, .help = "share of the free memory for caches, instead of --ram"},                       \
+    {.names = "--kv-blocks,--num-gpu-blocks-override", .kind = BY_FLAG_INT, .out = &(f).kv_blocks, .min = 1,           \
+     .max = INT32_MAX / 2, .help = "blocks of 128 tokens (default: from the memory)"},                                 \
+    {.names = "--state-slots", .kind = BY_FLAG_INT, .out = &(f).state_slots, .min = 1, .max = BY_LIMIT_SEQS,           \
+     .help = "state slots (default: 1.2 times --max-num-seqs)"},                                                       \
+    {.names = "--prefix-cache,--no-prefix-cache", .kind = BY_FLAG_BOOL, .out = &(f).prefix_cache,                      \
+     .help = "reuse what prompts have in common (default: on)"},                                                       \
+    {.names = "--swa-restore", .kind = BY_FLAG_CHOICE, .out = &(f).restore,                                            \
+     .choices = "auto|full-state|exact-replay|replay|load",                                                            \
+     .help = "how a reused prefix gets its windows back; the last two are approximate (default: auto)"},               \
+    {.names = "--decoder-trunc", .kind = BY_FLAG_CHOICE, .out = &(f).trunc, .choices = "off|mask|compact",             \
+     .help = "leave out decoder rows of prompts that no result needs (default: compact)"},                             \
+    {.names = "--decoder-keep", .kind = BY_FLAG_STRING, .out = &(f).keep,                                              \
+     .help = "decoder rows kept by it: exact, or a number, then approximate (default: exact)"},                        \
+    {.names = "--prefill-policy", .kind = BY_FLAG_CHOICE, .out = &(f).policy, .choices = "mixed|interval|deadline",    \
+     .help = "how prompts share steps with running sequences (default: mixed)"},                                       \
+    {.names = "--prefill-all-interval", .kind = BY_FLAG_INT, .out = &(f).interval, .min = 1, .max = INT32_MAX,         \
+     .help = "interval policy: steps between prefills (default: 70)"},                                                 \
+    {.names = "--ttft-budget-ms", .kind = BY_FLAG_INT, .out = &(f).ttft_budget_ms, .min = 1, .max = INT32_MAX,         \
+     .help = "deadline policy: wait after which prompts get whole steps (default: 1000)"},                             \
+    {.names = "--mixed-prefill-rows", .kind = BY_FLAG_INT, .out = &(f).mixed_rows, .min = 1,                           \
+     .max = BY_LIMIT_STEP_ROWS, .help = "most prompt rows of a step that also decodes (default: what is left)"},       \
+    {.names = "--bypass-limit", .kind = BY_FLAG_INT, .out = &(f).bypass_limit, .min = 0, .max = INT32_MAX,             \
+     .help = "requests that may pass one that does not fit yet (default: 4)"},                                         \
+    {.names = "--expect-quantile", .kind = BY_FLAG_DOUBLE, .out = &(f).expect_quantile, .dmin = 0.001, .dmax = 1,      \
+     .help = "quantile of past output lengths that admission reserves for (default: 0.9)"},                            \
+    {.names = "--batch-invariant", .kind = BY_FLAG_BOOL, .out = &(f).invariant,                                        \
+     .help = "results do not depend on what else runs (always so on the CPU)"},                                        \
+    {.names = "--async,--no-async", .kind = BY_FLAG_BOOL, .out = &(f).async,                                           \
+     .help = "prepare a step while the one before runs (default: on)"}
+
+/* The options; out->model_dir points into f. Errors: BY_EINVAL (a value, named), BY_EMISSING (no such folder), BY_ENOMEM. */
+by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *err);
+void by_engine_flags_deinit(by_engine_flags *f);
+
+/* A size in bytes: digits with an optional fraction, then nothing, K, M, G or T (powers of 1024), with or without B or iB.
+ * Errors: BY_EINVAL. */
+by_status by_parse_size(int64_t *out, const char *text, by_err *err);
+
+#endif
