@@ -19,6 +19,7 @@ typedef struct by_engine_flags {
     by_buf dir;          /* the model's folder, once resolved */
 } by_engine_flags;
 
+/* Everything as by_engine_opts_default has it. */
 by_engine_flags by_engine_flags_default(void);
 
 /* Rows for a command's table; f is a by_engine_flags variable. */

@@ -81,6 +81,7 @@ typedef struct by_request_opts {
     bool ignore_eos;
     int32_t n, best_of;    /* best_of >= n >= 1: the n with the highest mean log-probability; events come at the end then */
     int32_t n_top;         /* alternatives per token, 0..BY_SAMPLE_TOP_LOGPROBS_MAX */
+    bool plain_logprobs;   /* temperature 0: log-probabilities at temperature 1, not of the law that leaves one token */
     bool prompt_logprobs;  /* no prefix reuse and no truncation for this request */
     int32_t priority;
     int64_t deadline_ms;   /* from submission; 0 = none */

@@ -55,6 +55,13 @@ static void run_moves(by_engine *e, by_moves *moves, by_job *job) {
 
 /* ---- sampling ---- */
 
+/* The distribution that log-probabilities are reported of: the one that is sampled from, unless that leaves nothing to report. */
+static by_status reported_dist(by_engine *e, by_sample_dist *d, const by_request_opts *o, const float *logits, by_err *err) {
+    static const by_sample_law plain = {.temperature = 1, .top_p = 1, .top_k = -1};
+    if (!o->plain_logprobs || !by_sample_is_greedy(&o->sampling)) return BY_OK;
+    return by_sample_dist_make(d, logits, e->model->cfg.vocab_size, &plain, e->scratch, err);
+}
+
 static by_status sample_one(by_engine *e, by_sample_job *s, const float *logits, by_err *err) {
     by_seq *q = s->seq;
     const by_sample_params *p = &q->request->opts.sampling;
@@ -70,6 +77,7 @@ static by_status sample_one(by_engine *e, by_sample_job *s, const float *logits,
     by_sample_stream stream = by_sample_stream_at(seed, (uint32_t)s->position, BY_SAMPLE_DRAW_FRESH);
     s->token = by_sample_dist_pick(&d, &stream, p->rule, e->scratch);
     if (s->token == BY_SAMPLE_NONE) BY_TRY(by_sample_argmax(&s->token, logits, V, e->scratch, err));
+    BY_TRY(reported_dist(e, &d, &q->request->opts, logits, err));
     s->logprob = by_sample_dist_logprob(&d, s->token);
     if (s->top) by_sample_dist_top(s->top, q->request->opts.n_top, &d);
     q->tokens[s->position] = s->token;
@@ -83,7 +91,9 @@ static by_status prompt_rows(by_engine *e, by_seq *q, const by_step_seq *st, int
         int64_t t = first + r;
         if (t + 1 >= q->n_prompt) break;
         by_sample_dist d;
-        BY_TRY(by_sample_dist_make(&d, logits + (int64_t)r * V, V, &q->request->opts.sampling.law, e->scratch, err));
+        const float *row = logits + (int64_t)r * V;
+        BY_TRY(by_sample_dist_make(&d, row, V, &q->request->opts.sampling.law, e->scratch, err));
+        BY_TRY(reported_dist(e, &d, &q->request->opts, row, err));
         q->request->prompt_logprobs[t] = by_sample_dist_logprob(&d, q->tokens[t + 1]);
     }
     return BY_OK;

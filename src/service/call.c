@@ -226,6 +226,7 @@ static by_status submit(by_call *c, lane *l, by_err *err) {
     q.n = (int32_t)inf->n;
     q.best_of = (int32_t)inf->best_of;
     q.n_top = inf->logprobs && inf->has_top_logprobs ? (int32_t)inf->top_logprobs : 0;
+    q.plain_logprobs = inf->logprobs || inf->best_of > inf->n;
     q.priority = c->opts.priority;
     q.deadline_ms = c->opts.deadline_ms;
     q.notify = c->opts.notify;
