@@ -29,7 +29,7 @@ typedef struct {
     by_model_flags model;
     by_flag_list prompts, gens, depths;
     int64_t repeat;
-    bool json, no_limits;
+    bool json, limits;
     by_solo solo;
     int32_t *tokens;
     result results[MAX_RESULTS];
@@ -185,7 +185,7 @@ static by_status run_all(bench *b, by_err *err) {
     by_rng rng = {42};
     for (int64_t i = 0; i < longest; i++)
         b->tokens[i] = (int32_t)by_rng_below(&rng, (uint64_t)b->solo.model->cfg.vocab_size);
-    if (!b->no_limits)
+    if (b->limits)
         BY_TRY(by_membench_read(&b->read_bytes_s, by_device_threads(b->solo.dev), (size_t)512 << 20, 5, err));
     for (int i = 0; i < n_prompts; i++)
         if (prompts[i]) BY_TRY(run_prefill(b, prompts[i], err));
@@ -196,7 +196,7 @@ static by_status run_all(bench *b, by_err *err) {
 }
 
 int by_bench_model(int argc, char **argv) {
-    bench b = {.model = by_model_flags_default(), .repeat = 3};
+    bench b = {.model = by_model_flags_default(), .repeat = 3, .limits = true};
     const by_flag flags[] = {
         BY_MODEL_FLAG_ROWS(b.model),
         {.names = "--n-prompt,-p", .kind = BY_FLAG_LIST, .out = &b.prompts, .help = "prompt lengths, e.g. 128,512 (0 = none; default 512)"},
@@ -204,7 +204,7 @@ int by_bench_model(int argc, char **argv) {
         {.names = "--n-depth,-d", .kind = BY_FLAG_LIST, .out = &b.depths, .help = "tokens in the caches before decoding (default 1)"},
         {.names = "--repetitions,-r", .kind = BY_FLAG_INT, .out = &b.repeat, .min = 1, .max = 64, .help = "timed runs of each test (default 3)"},
         {.names = "--json", .kind = BY_FLAG_BOOL, .out = &b.json, .help = "one JSON object instead of a table"},
-        {.names = "--no-limits", .kind = BY_FLAG_BOOL, .out = &b.no_limits, .help = "do not measure the memory bandwidth beside"},
+        {.names = "--no-limits", .kind = BY_FLAG_BOOL, .out = &b.limits, .help = "do not measure the memory bandwidth beside"},
     };
     const int n_flags = sizeof flags / sizeof flags[0];
     const by_usage usage = {"bench model", "[flags]", "Times prefill and decode with random token ids.\n"};

@@ -10,17 +10,18 @@ typedef struct by_model_flags {
     int backend;  /* index into BY_BACKEND_CHOICES; -1 = best available */
     int numerics; /* by_numerics */
     int64_t threads, chunk, context;
-    bool no_check;
+    bool check_weights; /* --no-check-weights */
 } by_model_flags;
 
 #define BY_BACKEND_CHOICES "ref|cpu|cuda|guard"
 
 static inline by_model_flags by_model_flags_default(void) {
-    return (by_model_flags){.backend = -1, .numerics = BY_NUMERICS_DEPLOYED};
+    return (by_model_flags){.backend = -1, .numerics = BY_NUMERICS_DEPLOYED, .check_weights = true};
 }
 
-/* Rows for a command's table; f is a by_model_flags variable. */
-#define BY_MODEL_FLAG_ROWS(f)                                                                                          \
+/* Rows for a command's table; f is a by_model_flags variable. The first macro is without the rows of a step, which the
+ * engine's own flags set. */
+#define BY_CHECKPOINT_FLAG_ROWS(f)                                                                                     \
     {.names = "--model,-m,--model-path", .kind = BY_FLAG_STRING, .out = &(f).model,                                    \
      .help = "folder of the checkpoint (default: the bundled tiny model, or BATHYC_MODEL)"},                           \
     {.names = "--backend,--device", .kind = BY_FLAG_CHOICE, .out = &(f).backend, .choices = BY_BACKEND_CHOICES,        \
@@ -30,16 +31,19 @@ static inline by_model_flags by_model_flags_default(void) {
     {.names = "--cpu-isa", .kind = BY_FLAG_STRING, .out = &(f).isa, .help = "highest CPU instruction set to use"},     \
     {.names = "--numerics", .kind = BY_FLAG_CHOICE, .out = &(f).numerics, .choices = "exact|quantised|deployed",       \
      .help = "where values are rounded (default: deployed)"},                                                          \
-    {.names = "--chunk", .kind = BY_FLAG_INT, .out = &(f).chunk, .min = 1, .max = BY_LIMIT_STEP_ROWS,                  \
-     .help = "rows of one prefill step"},                                                                              \
-    {.names = "--no-check-weights", .kind = BY_FLAG_BOOL, .out = &(f).no_check,                                        \
+    {.names = "--no-check-weights", .kind = BY_FLAG_BOOL, .out = &(f).check_weights,                                      \
      .help = "do not look for NaN and infinite weights"}
+
+#define BY_MODEL_FLAG_ROWS(f)                                                                                          \
+    BY_CHECKPOINT_FLAG_ROWS(f),                                                                                        \
+    {.names = "--chunk", .kind = BY_FLAG_INT, .out = &(f).chunk, .min = 1, .max = BY_LIMIT_STEP_ROWS,                  \
+     .help = "rows of one prefill step"}
 
 #define BY_CONTEXT_FLAG_ROW(f)                                                                                         \
     {.names = "--ctx-size,--max-model-len,-c,--context-length", .kind = BY_FLAG_INT, .out = &(f).context, .min = 1,    \
      .max = BY_LIMIT_CONTEXT, .help = "most tokens of a sequence (default: the model's limit)"}
 
-/* Device and model options of the flags, for commands that open something else than a by_solo. */
+/* Device and model options of the flags. */
 by_solo_opts by_model_flags_opts(const by_model_flags *f);
 
 /* Opens device and model. BY_EUNSUPPORTED for a backend that is not there and numerics it does not have: exit code 2. */

@@ -242,7 +242,10 @@ static uint64_t keep_logprobs(by_answer *a) {
         a->kept_cap = cap;
     }
     size_t off = a->lp_kept.len;
-    if (!by_buf_push_str(&a->lp_kept, by_buf_str(&a->lp))) a->failed = true;
+    if (!by_buf_push_str(&a->lp_kept, by_buf_str(&a->lp))) { /* nothing was stored that a delta could show */
+        a->failed = true;
+        return 0;
+    }
     a->kept[a->kept_end++] = (kept_logprobs){++a->tag, off, a->lp.len};
     return a->tag;
 }
