@@ -37,8 +37,8 @@ void by_tok_work_deinit(by_tok_work *w) {
 bool by_tok_seam_holds(const by_tok *t, int32_t left, int32_t right, int32_t before) {
     int32_t left_end = before, right_end = before;
     for (;;) {
-        const by_tok_pair *p = by_tok_pair_find(t, left, right);
-        if (p && p->rank < left_end && p->rank <= right_end) return false;
+        int32_t rank = by_tok_pair_rank(t, left, right);
+        if (rank < left_end && rank <= right_end) return false;
         int32_t made_left = t->made[left].rank, made_right = t->made[right].rank;
         if (made_left > made_right) {
             left_end = made_left;
@@ -52,15 +52,32 @@ bool by_tok_seam_holds(const by_tok *t, int32_t left, int32_t right, int32_t bef
     }
 }
 
-/* The same through the direct-mapped table of earlier answers: neighbours repeat as words do. */
-static inline bool seam_holds(const by_tok *t, by_tok_work *w, int32_t left, int32_t right) {
-    if (!w->seams) return by_tok_seam_holds(t, left, right, INT32_MAX);
-    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint64_t)(uint32_t)right << 1;
-    uint64_t *entry = &w->seams[key * 0x9e3779b97f4a7c15u >> (64 - BY_TOK_SEAM_BITS)];
-    if ((*entry & ~(uint64_t)1) == key) return *entry & 1;
-    bool holds = by_tok_seam_holds(t, left, right, INT32_MAX);
-    *entry = key | holds;
-    return holds;
+/* The same for a seam between two characters and all merges, which is nearly every seam of a text. Only ids that have a merge
+ * with a neighbour across such a seam, early enough, are visited (by_tok_edges). Lives of the ids at one edge follow each other,
+ * so of the two steps possible the one to the id that lived longer is the only one that can reach a common time. */
+static bool seam_holds_between_characters(const by_tok *t, int32_t left, int32_t right) {
+    int32_t left_end = INT32_MAX, right_end = INT32_MAX;
+    for (;;) {
+        int32_t rank = by_tok_pair_rank(t, left, right);
+        if (rank < left_end && rank <= right_end) return false;
+        by_tok_edge l = t->edges[left].right, r = t->edges[right].left;
+        if (l.end > r.end) {
+            left = l.id;
+            left_end = l.end;
+        } else if (r.end >= 0) {
+            right = r.id;
+            right_end = r.end;
+        } else {
+            return true;
+        }
+    }
+}
+
+/* `first` is the first byte of right: inside a character the long way is taken. Keeping the answers does not pay: only half
+ * of the seams of a text have been met before, and a table of answers drives other tables out of the cache. */
+static inline bool seam_holds(const by_tok *t, int32_t left, int32_t right, char first) {
+    if (((unsigned char)first & 0xc0) == 0x80) return by_tok_seam_holds(t, left, right, INT32_MAX);
+    return seam_holds_between_characters(t, left, right);
 }
 
 /* Clears the marks of a piece; they are needed only after the first dead end, which most pieces do not have. */
@@ -76,31 +93,36 @@ static by_status reset_dead(by_tok_work *w, size_t len, by_err *err) {
     return BY_OK;
 }
 
+static by_tok_match shorter_match(const by_tok *t, int32_t id) {
+    int32_t shorter = t->made[id].shorter;
+    return (by_tok_match){shorter, shorter >= 0 ? by_tok_len(t, shorter) : 0};
+}
+
 static by_status merge_linear(const by_tok *t, by_tok_work *w, const char *piece, size_t len, int32_t *out, size_t *n,
                               by_err *err) {
     size_t at = 0, k = 0;
     bool any_dead = false;
-    int32_t id = by_tok_trie_longest(&t->whole, piece, len);
+    by_tok_match m = by_tok_trie_longest(&t->whole, piece, len);
     for (;;) {
-        for (; id >= 0; id = t->made[id].shorter) {
-            size_t end = at + by_tok_len(t, id);
+        for (; m.value >= 0; m = shorter_match(t, m.value)) {
+            size_t end = at + m.len;
             if (any_dead && w->dead[end >> 6] >> (end & 63) & 1) continue;
-            if (k == 0 || seam_holds(t, w, out[k - 1], id)) break;
+            if (k == 0 || seam_holds(t, out[k - 1], m.value, piece[at])) break;
         }
-        if (id >= 0) {
-            out[k++] = id;
-            at += by_tok_len(t, id);
+        if (m.value >= 0) {
+            out[k++] = m.value;
+            at += m.len;
             if (at == len) break;
-            id = by_tok_trie_longest(&t->whole, piece + at, len - at);
+            m = by_tok_trie_longest(&t->whole, piece + at, len - at);
             continue;
         }
         if (k == 0) return BY_FAIL(err, BY_EINTERNAL, "the tokenizer finds no encoding of a piece of %zu bytes", len);
         if (!any_dead) BY_TRY(reset_dead(w, len, err));
         any_dead = true;
         w->dead[at >> 6] |= (uint64_t)1 << (at & 63);
-        id = out[--k];
-        at -= by_tok_len(t, id);
-        id = t->made[id].shorter;
+        k--;
+        at -= by_tok_len(t, out[k]);
+        m = shorter_match(t, out[k]);
     }
     *n = k;
     return BY_OK;
@@ -156,11 +178,8 @@ static by_status reserve_heap(by_tok_work *w, size_t len, by_err *err) {
 static void consider(const by_tok *t, by_tok_work *w, size_t *n_heap, uint32_t at) {
     uint32_t next = w->nodes[at].next;
     if (at == 0 || next == 0) return;
-    int32_t left = w->nodes[at].id, right = w->nodes[next].id;
-    const by_tok_pair *p = by_tok_pair_find(t, left, right);
-    if (!p) return;
-    heap_push(w->heap, n_heap,
-              (by_tok_candidate){.rank = p->rank, .id = p->id, .at = at, .left = left, .right = right});
+    int32_t rank = by_tok_pair_rank(t, w->nodes[at].id, w->nodes[next].id);
+    if (rank != BY_TOK_NO_RANK) heap_push(w->heap, n_heap, (by_tok_candidate){.rank = rank, .at = at});
 }
 
 static by_status merge_heap(const by_tok *t, by_tok_work *w, const char *piece, size_t len, int32_t *out, size_t *n,
@@ -176,9 +195,10 @@ static by_status merge_heap(const by_tok *t, by_tok_work *w, const char *piece, 
     for (uint32_t i = 1; i < len; i++) consider(t, w, &n_heap, i);
     while (n_heap) {
         by_tok_candidate c = heap_pop(w->heap, &n_heap);
+        const by_tok_merge *merge = &t->merges[c.rank];
         uint32_t next = nodes[c.at].next;
-        if (nodes[c.at].id != c.left || next == 0 || nodes[next].id != c.right) continue; /* merged otherwise since */
-        nodes[c.at].id = c.id;
+        if (nodes[c.at].id != merge->left || next == 0 || nodes[next].id != merge->right) continue; /* merged otherwise since */
+        nodes[c.at].id = merge->id;
         nodes[next].id = -1;
         nodes[c.at].next = nodes[next].next;
         nodes[nodes[next].next].prev = c.at;

@@ -27,13 +27,11 @@ by_tok_added by_tok_added_at(const by_tok *t, size_t i) {
 }
 
 int32_t by_tok_find_added(const by_tok *t, by_str content) {
-    int32_t id = by_tok_trie_longest(&t->added, content.ptr, content.len);
-    return id >= 0 && by_tok_len(t, id) == content.len ? id : -1;
+    return by_tok_trie_exact(&t->added, content.ptr, content.len);
 }
 
 int32_t by_tok_find_bytes(const by_tok *t, by_str bytes) {
-    int32_t id = bytes.len ? by_tok_trie_longest(&t->whole, bytes.ptr, bytes.len) : -1;
-    return id >= 0 && by_tok_len(t, id) == bytes.len ? id : -1;
+    return by_tok_trie_exact(&t->whole, bytes.ptr, bytes.len);
 }
 
 bool by_tok_spelling(const by_tok *t, int32_t id, by_buf *out) {

@@ -24,15 +24,12 @@ struct by_tok_scratch {
     const by_tok *tok;
     by_tok_work work;
     cache_entry cache[1 << CACHE_BITS];
-    uint64_t seams[BY_TOK_SEAMS];
 };
 
 by_status by_tok_scratch_create(by_tok_scratch **out, const by_tok *tok, by_err *err) {
     by_tok_scratch *s = by_alloc_zero(BY_MEM_TOK, sizeof *s);
     if (!s) return BY_FAIL(err, BY_ENOMEM, "out of memory for the tokenizer's working memory");
     s->tok = tok;
-    memset(s->seams, 0xff, sizeof s->seams);
-    s->work.seams = s->seams;
     *out = s;
     return BY_OK;
 }
@@ -146,22 +143,38 @@ static by_status encode_plain(encoder *e, by_str text) {
     return BY_OK;
 }
 
+/* The next place at or behind `at` where an added token may begin, or text.len. */
+static size_t next_candidate(const by_tok *t, by_str text, size_t at) {
+    const uint64_t ones = 0x0101010101010101u, high = 0x80 * ones;
+    while (t->n_added_starts <= BY_TOK_STARTS && text.len - at >= 8) { /* eight bytes at a time */
+        uint64_t w, found = 0;
+        memcpy(&w, text.ptr + at, 8);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        w = __builtin_bswap64(w);
+#endif
+        for (uint32_t i = 0; i < t->n_added_starts; i++) {
+            uint64_t x = w ^ t->added_starts[i] * ones; /* zero where the byte is; the lowest mark is exact */
+            found |= (x - ones) & ~x & high;
+        }
+        if (found) return at + ((size_t)__builtin_ctzll(found) >> 3);
+        at += 8;
+    }
+    while (at < text.len && !t->added_first[(unsigned char)text.ptr[at]]) at++;
+    return at;
+}
+
 static by_status encode_full(encoder *e, by_str text) {
     const by_tok *t = e->tok;
     size_t from = 0, at = 0;
-    while (at < text.len) {
-        if (!t->added_first[(unsigned char)text.ptr[at]]) {
-            at++;
-            continue;
-        }
-        int32_t id = by_tok_trie_longest(&t->added, text.ptr + at, text.len - at);
-        if (id < 0) {
+    while ((at = next_candidate(t, text, at)) < text.len) {
+        by_tok_match m = by_tok_trie_longest(&t->added, text.ptr + at, text.len - at);
+        if (m.value < 0) {
             at++;
             continue;
         }
         BY_TRY(encode_plain(e, by_str_of(text.ptr + from, at - from)));
-        BY_TRY(by_tok_ids_push(e->out, id, e->err));
-        at += by_tok_len(t, id);
+        BY_TRY(by_tok_ids_push(e->out, m.value, e->err));
+        at += m.len;
         from = at;
     }
     return encode_plain(e, by_str_skip(text, from));

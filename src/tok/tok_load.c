@@ -335,14 +335,14 @@ static by_status load_merge(loader *l, uint32_t i, by_err *err) {
         return BY_FAIL(err, BY_EFORMAT, "model.merges[%u]: '%.*s' is not made of byte symbols", i,
                        BY_STR_ARG(whole));
     int32_t rank;
-    if (!by_tok_add_pair(l->t, (by_tok_pair){.left = id[0], .right = id[1], .id = made, .rank = (int32_t)i}, &rank))
+    if (!by_tok_add_merge(l->t, (by_tok_merge){.left = id[0], .right = id[1], .id = made}, &rank))
         return BY_FAIL(err, BY_EFORMAT, "model.merges[%u]: '%.*s %.*s' is merge %d already", i, BY_STR_ARG(part[0]),
                        BY_STR_ARG(part[1]), rank);
     return BY_OK;
 }
 
 static by_status load_merges(loader *l, by_err *err) {
-    BY_TRY(by_tok_alloc_pairs(l->t, l->merges->n, err));
+    BY_TRY(by_tok_alloc_merges(l->t, l->merges->n, err));
     for (uint32_t i = 0; i < l->merges->n; i++) BY_TRY(load_merge(l, i, err));
     return BY_OK;
 }
@@ -399,6 +399,8 @@ void by_tok_destroy(by_tok *t) {
     by_free(t->at);
     by_free(t->flags);
     by_free(t->made);
+    by_free(t->edges);
+    by_free(t->merges);
     by_free(t->pairs);
     by_free(t->pair_filter);
     by_free(t->added_ids);

@@ -30,19 +30,31 @@ typedef struct by_tok_key {
 by_status by_tok_trie_init(by_tok_trie *t, by_tok_key *keys, size_t n, by_err *err);
 void by_tok_trie_deinit(by_tok_trie *t);
 
-/* Value of the longest key that text begins with, -1 for none. */
-static inline int32_t by_tok_trie_longest(const by_tok_trie *t, const char *text, size_t len) {
+typedef struct by_tok_match {
+    int32_t value; /* -1: no key */
+    uint32_t len;  /* bytes of the key; saves the caller a look at a table of lengths, which would miss the cache */
+} by_tok_match;
+
+/* The longest key that text begins with. len < 2^32. */
+static inline by_tok_match by_tok_trie_longest(const by_tok_trie *t, const char *text, size_t len) {
     const uint64_t *nodes = t->nodes;
     uint64_t node = nodes[0];
-    uint32_t best = 0;
+    uint32_t best = 0, best_len = 0;
     for (size_t i = 0; i < len; i++) {
         uint32_t c = (unsigned char)text[i];
         node = nodes[(uint32_t)(node >> 32) ^ c];
         if ((node & 511) != c + 1) break;
         uint32_t value = (uint32_t)node >> 9;
-        if (value) best = value;
+        best_len = value ? (uint32_t)i + 1 : best_len;
+        best = value ? value : best;
     }
-    return (int32_t)best - 1;
+    return (by_tok_match){(int32_t)best - 1, best_len};
+}
+
+/* Value of the key that is text, or -1. */
+static inline int32_t by_tok_trie_exact(const by_tok_trie *t, const char *text, size_t len) {
+    by_tok_match m = by_tok_trie_longest(t, text, len);
+    return m.len == len ? m.value : -1;
 }
 
 #endif

@@ -145,7 +145,7 @@ static void all_encoders_agree_and_the_text_comes_back(void **state) {
     by_tok_ids_deinit(&got);
 }
 
-/* Merge tables that no training would make: three letters, ties of every kind, texts of all lengths. */
+/* Merge tables that no training would make: three letters, or the bytes of four characters; ties of every kind. */
 static void mergers_agree_on_random_merge_tables(void **state) {
     (void)state;
     by_buf file = {0}, text = {0};
@@ -155,21 +155,23 @@ static void mergers_agree_on_random_merge_tables(void **state) {
         by_tok *t = NULL;
         by_tok_scratch *s = NULL;
         by_err err;
-        bool proper = by_rng_below(&rng, 4) != 0;
+        static const char *const wide[] = {"a", "é", "è", "中"}, *const narrow[] = {"a", "b", "c"};
+        by_toy_opts opts = {.n_merges = 1 + (int)by_rng_below(&rng, 60), .proper = by_rng_below(&rng, 4) != 0,
+                            .wide = by_rng_below(&rng, 2)};
         by_buf_clear(&file);
-        by_toy_random_file(&file, &rng, 1 + (int)by_rng_below(&rng, 60), proper);
+        by_toy_random_file(&file, &rng, opts);
         if (by_tok_parse(&t, by_buf_str(&file), NULL, &err) != BY_OK) fail_msg("%s\n%s", err.msg, by_buf_z(&file));
         assert_int_equal(by_tok_scratch_create(&s, t, &err), BY_OK);
-        assert_true(t->linear || !proper);
+        assert_true(t->linear || !opts.proper);
         n_linear += t->linear;
         n_heap += !t->linear;
-        uint64_t letters = 1 + by_rng_below(&rng, 3);
+        uint64_t letters = 1 + by_rng_below(&rng, opts.wide ? 4 : 3);
         for (int k = 0; k < 30; k++) {
             by_buf_clear(&text);
             for (uint64_t n = 1 + by_rng_below(&rng, 40); n > 0; n--)
-                by_buf_push_byte(&text, (char)('a' + (int)by_rng_below(&rng, letters)));
+                by_buf_push_z(&text, (opts.wide ? wide : narrow)[by_rng_below(&rng, letters)]);
             want.n = 0;
-            by_slow_merge(t, by_buf_str(&text), &want);
+            by_slow_encode(t, by_buf_str(&text), &want);
             encode(t, s, by_buf_str(&text), BY_TOK_PLAIN, &got);
             if (got.n != want.n || memcmp(got.ids, want.ids, got.n * sizeof *got.ids) != 0) print_error("%s\n", by_buf_z(&file));
             expect_same("random merges", by_buf_str(&text), &got, &want);

@@ -117,16 +117,16 @@ void by_slow_merge(const by_tok *tok, by_str piece, by_tok_ids *out) {
     size_t from = out->n;
     for (size_t i = 0; i < piece.len; i++) push(out, tok->byte_ids[(unsigned char)piece.ptr[i]]);
     for (;;) {
-        const by_tok_pair *best = NULL;
+        int32_t best = BY_TOK_NO_RANK;
         size_t best_at = 0;
         for (size_t i = from; i + 1 < out->n; i++) {
-            const by_tok_pair *p = by_tok_pair_find(tok, out->ids[i], out->ids[i + 1]);
-            if (!p || (best && p->rank >= best->rank)) continue;
-            best = p;
+            int32_t rank = by_tok_pair_rank(tok, out->ids[i], out->ids[i + 1]);
+            if (rank >= best) continue;
+            best = rank;
             best_at = i;
         }
-        if (!best) return;
-        out->ids[best_at] = best->id;
+        if (best == BY_TOK_NO_RANK) return;
+        out->ids[best_at] = tok->merges[best].id;
         out->n--;
         memmove(out->ids + best_at + 1, out->ids + best_at + 2, (out->n - best_at - 1) * sizeof *out->ids);
     }

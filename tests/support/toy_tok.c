@@ -1,6 +1,7 @@
 /* toy_tok.c - see toy_tok.h. */
 #include "support/toy_tok.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ void by_toy_file(by_buf *out, const char *vocab, const char *merges, const char 
     if (out->failed) abort();
 }
 
-enum { TEXTS_MAX = 400, TEXT_BYTES = 40 };
+enum { TEXTS_MAX = 400, TEXT_BYTES = 64 };
 
 static int find(char texts[][TEXT_BYTES], int n, const char *text) {
     for (int i = 0; i < n; i++)
@@ -42,12 +43,13 @@ static int find(char texts[][TEXT_BYTES], int n, const char *text) {
     return -1;
 }
 
-void by_toy_random_file(by_buf *out, by_rng *rng, int n_merges, bool proper) {
+void by_toy_random_file(by_buf *out, by_rng *rng, by_toy_opts opts) {
+    static const char *const narrow[] = {"a", "b", "c"}, *const wide[] = {"a", "Ã", "©", "¨", "ä", "¸", "Ń"};
     static char texts[TEXTS_MAX][TEXT_BYTES], merges[TEXTS_MAX][2 * TEXT_BYTES];
     by_buf vocab = {0}, list = {0};
-    int n_texts = 3, n = 0;
-    for (int i = 0; i < 3; i++) memcpy(texts[i], &"a\0b\0c"[2 * i], 2);
-    for (int tries = 0; n < n_merges && n < TEXTS_MAX - 4 && tries < 50 * n_merges; tries++) {
+    int n_texts = opts.wide ? 7 : 3, n = 0;
+    for (int i = 0; i < n_texts; i++) snprintf(texts[i], TEXT_BYTES, "%s", opts.wide ? wide[i] : narrow[i]);
+    for (int tries = 0; n < opts.n_merges && n < TEXTS_MAX - 8 && tries < 50 * opts.n_merges; tries++) {
         const char *l = texts[by_rng_below(rng, (uint64_t)n_texts)], *r = texts[by_rng_below(rng, (uint64_t)n_texts)];
         char joined[2 * TEXT_BYTES], merge[2 * TEXT_BYTES + 2];
         size_t nl = strlen(l), nr = strlen(r);
@@ -59,14 +61,14 @@ void by_toy_random_file(by_buf *out, by_rng *rng, int n_merges, bool proper) {
         memcpy(merge + nl + 1, r, nr + 1);
         bool known = find(texts, n_texts, joined) >= 0, listed = false;
         for (int i = 0; i < n; i++) listed = listed || strcmp(merges[i], merge) == 0;
-        if (listed || (known && proper)) continue;
+        if (listed || (known && opts.proper)) continue;
         memcpy(merges[n++], merge, nl + nr + 2);
         if (!known) {
             by_buf_printf(&vocab, "%s\"%s\": %d", vocab.len ? ", " : "", joined, 256 + n_texts);
             memcpy(texts[n_texts++], joined, nl + nr + 1);
         }
     }
-    for (int i = n - 1; i > 0 && !proper; i--) {
+    for (int i = n - 1; i > 0 && !opts.proper; i--) {
         char keep[2 * TEXT_BYTES];
         int k = (int)by_rng_below(rng, (uint64_t)i + 1);
         memcpy(keep, merges[i], sizeof keep);

@@ -9,8 +9,13 @@
  * "\"a b\""), added the items of added_tokens; each may be "". */
 void by_toy_file(by_buf *out, const char *vocab, const char *merges, const char *added);
 
-/* A file with up to n_merges random merges over the letters a, b, c. proper: each merge joins what exists already, each
- * text once; otherwise the order is shuffled and texts may be made in several ways. */
-void by_toy_random_file(by_buf *out, by_rng *rng, int n_merges, bool proper);
+typedef struct by_toy_opts {
+    int n_merges; /* at most; 1..300 */
+    bool proper;  /* each merge joins what exists already, each text once; else shuffled, and texts made in several ways */
+    bool wide;    /* over the bytes of a, é, è and 中, whole characters or not; else over the letters a, b, c */
+} by_toy_opts;
+
+/* A file with random merges. */
+void by_toy_random_file(by_buf *out, by_rng *rng, by_toy_opts opts);
 
 #endif
