@@ -99,7 +99,9 @@ static by_tensor make(by_dtype t, int64_t rows, int64_t cols, uint32_t lo = 0, u
     by_mem *m = nullptr;
     MUST(by_mem_alloc(&m, dev, n, err));
     made.push_back(m);
-    if (t == BY_F32 || t == BY_BF16) fill_float_kernel<<<1024, 256, 0, c->stream>>>(m->ptr, static_cast<size_t>(rows * cols), t == BY_BF16, seed, 1.0f);
+    if (t == BY_F32 || t == BY_BF16)
+        fill_float_kernel<<<1024, 256, 0, c->stream>>>(m->ptr, static_cast<size_t>(rows * cols), t == BY_BF16, seed,
+                                                       1.0f);
     else fill_kernel<<<1024, 256, 0, c->stream>>>(m->ptr, n, lo, hi, seed);
     seed += 77777;
     return by_tensor_make(m, 0, t, rows, cols);
@@ -135,7 +137,8 @@ __global__ void read_kernel(const uint4 *p, size_t n, uint32_t *out) {
 static void ceilings() {
     by_tensor big = make(BY_U8, 4, 1 << 30), out = make(BY_U8, 1, 256);
     double us = timed([&] {
-        read_kernel<<<c->sms * 8, 512, 0, c->stream>>>(reinterpret_cast<uint4 *>(big.mem->ptr), size_t(4) << 26, reinterpret_cast<uint32_t *>(out.mem->ptr));
+        read_kernel<<<c->sms * 8, 512, 0, c->stream>>>(reinterpret_cast<uint4 *>(big.mem->ptr), size_t(4) << 26,
+                                                       reinterpret_cast<uint32_t *>(out.mem->ptr));
     });
     read_bps = 4.294967296e9 / us * 1e6;
     printf("read 4 GiB: %.0f GB/s\n", read_bps * 1e-9);
@@ -147,7 +150,8 @@ static void ceilings() {
     }
     typedef int (*create_fn)(void **);
     typedef int (*stream_fn)(void *, cudaStream_t);
-    typedef int (*gemm_fn)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int, const void *, void *, int, int, int, int);
+    typedef int (*gemm_fn)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int,
+                           int, const void *, void *, int, int, int, int);
     create_fn create = reinterpret_cast<create_fn>(dlsym(lib, "cublasCreate_v2"));
     stream_fn set_stream = reinterpret_cast<stream_fn>(dlsym(lib, "cublasSetStream_v2"));
     gemm_fn gemm = reinterpret_cast<gemm_fn>(dlsym(lib, "cublasGemmEx"));
@@ -275,7 +279,8 @@ static void attention_section() {
         for (int entries = 1; entries >= 0; entries--) {
             double us = timed([&] {
                 by_attention_args a = {};
-                a.batch = b, a.q = q, a.cs = cs, a.kv = kv, a.ring = {ring.mem, 0, 134 * 528, 134, BY_REC_FP8}, a.sel = sel, a.sink = sink, a.o = o;
+                a.batch = b, a.q = q, a.cs = cs, a.kv = kv, a.ring = {ring.mem, 0, 134 * 528, 134, BY_REC_FP8},
+                a.sel = sel, a.sink = sink, a.o = o;
                 a.heads = 64, a.d = 512, a.window = 128, a.ratio = 1, a.scale = 0.0442f;
                 if (entries) a.main = {pool.mem, 0, block, 128, BY_REC_FP4};
                 MUST(by_op_attention(dev, &a, err));
@@ -296,13 +301,16 @@ static void select_section() {
         int blocks = s.n / 128;
         by_batch b = decode_batch(s.B, s.n - 1, blocks);
         int64_t block = 128 * 68;
-        by_tensor pool = make(BY_U8, static_cast<int64_t>(s.B) * blocks + 1, block, 0x78, 0x7f), q = make(BY_IX4, static_cast<int64_t>(s.B) * 32, 128, 0x78, 0x7f);
+        by_tensor pool = make(BY_U8, static_cast<int64_t>(s.B) * blocks + 1, block, 0x78, 0x7f),
+                  q = make(BY_IX4, static_cast<int64_t>(s.B) * 32, 128, 0x78, 0x7f);
         by_tensor w = make(BY_BF16, s.B, 32), sel = make(BY_I32, s.B, 513), cand = make(BY_I32, s.B, 2049);
         for (int mode : {0, 1, 2}) {
             double us = timed([&] {
                 by_index_select_args a = {};
-                a.batch = b, a.q = q, a.weights = w, a.scale = 0x1p-6f, a.keys = {pool.mem, 0, block, 128, BY_REC_IX4}, a.sel = sel, a.cand = cand;
-                a.mode = static_cast<by_candidates>(mode), a.heads = 32, a.d = 128, a.ratio = 1, a.topk = 512, a.cand_blocks = 2048, a.cand_block_size = 8;
+                a.batch = b, a.q = q, a.weights = w, a.scale = 0x1p-6f, a.keys = {pool.mem, 0, block, 128, BY_REC_IX4},
+                a.sel = sel, a.cand = cand;
+                a.mode = static_cast<by_candidates>(mode), a.heads = 32, a.d = 128, a.ratio = 1, a.topk = 512,
+                a.cand_blocks = 2048, a.cand_block_size = 8;
                 a.round_bf16 = true, a.n_entries_max = s.n;
                 MUST(by_op_index_select(dev, &a, err));
             });
@@ -321,15 +329,42 @@ static void rows_section() {
     by_tensor fn = make(BY_F32, 24, m * D), base = make(BY_F32, 1, 24), scale = make(BY_F32, 1, 3), norm = make(BY_BF16, 1, D);
     by_tensor gate = make(BY_BF16, 384, D), bias = make(BY_F32, 1, 384);
     for (int64_t T : {1, 16, 64, 256, 4096}) {
-        by_tensor h = make(BY_BF16, T, m * D), pre = make(BY_F32, T, m), y = make(BY_BF16, T, D), q = make(BY_A8, T, D), post = make(BY_F32, T, m);
+        by_tensor h = make(BY_BF16, T, m * D), pre = make(BY_F32, T, m), y = make(BY_BF16, T, D), q = make(BY_A8, T, D),
+                  post = make(BY_F32, T, m);
         by_tensor comb = make(BY_F32, T, m * m), out = make(BY_BF16, T, D), idx = make(BY_I32, T, 6), w = make(BY_F32, T, 6);
         by_tensor heads = make(BY_BF16, T, 64 * 512), cs = make(BY_F32, T, 64), next = make(BY_F32, T, m);
-        struct { const char *name; std::function<void()> f; double bytes; } ops[] = {
-            {"hc_mix", [&] { by_hc_mix_args a = {h, pre, fn, base, scale, norm, y, q, next, post, comb, m, 20, 1e-20f, 1e-6f}; MUST(by_op_hc_mix(dev, &a, err)); }, T * D * 11.0 + 24.0 * m * D * 4},
-            {"hc_post", [&] { by_hc_post_args a = {h, out, post, comb, m}; MUST(by_op_hc_post(dev, &a, err)); }, T * D * 18.0},
-            {"rmsnorm + act8", [&] { by_rmsnorm_args a = {out, norm, y, q, 1e-20f}; MUST(by_op_rmsnorm(dev, &a, err)); }, T * D * 5.0},
-            {"router", [&] { by_router_args a = {y, gate, bias, {}, {}, idx, w, 6, true, 1.5f}; MUST(by_op_router(dev, &a, err)); }, T * D * 2.0 + 384.0 * D * 2},
-            {"rope 64 heads", [&] { by_rope_args a = {heads, cs, 64, 512}; MUST(by_op_rope(dev, &a, err)); }, T * 64 * 64 * 4.0}};
+        struct { const char *name; std::function<void()> f; double bytes;
+        } ops[] = {{"hc_mix",
+                    [&] {
+                        by_hc_mix_args a = {h,    pre,  fn,   base, scale, norm,   y,    q,
+                                            next, post, comb, m,    20,    1e-20f, 1e-6f};
+                        MUST(by_op_hc_mix(dev, &a, err));
+                    },
+                    T * D * 11.0 + 24.0 * m * D * 4},
+                   {"hc_post",
+                    [&] {
+                        by_hc_post_args a = {h, out, post, comb, m};
+                        MUST(by_op_hc_post(dev, &a, err));
+                    },
+                    T * D * 18.0},
+                   {"rmsnorm + act8",
+                    [&] {
+                        by_rmsnorm_args a = {out, norm, y, q, 1e-20f};
+                        MUST(by_op_rmsnorm(dev, &a, err));
+                    },
+                    T * D * 5.0},
+                   {"router",
+                    [&] {
+                        by_router_args a = {y, gate, bias, {}, {}, idx, w, 6, true, 1.5f};
+                        MUST(by_op_router(dev, &a, err));
+                    },
+                    T * D * 2.0 + 384.0 * D * 2},
+                   {"rope 64 heads",
+                    [&] {
+                        by_rope_args a = {heads, cs, 64, 512};
+                        MUST(by_op_rope(dev, &a, err));
+                    },
+                    T * 64 * 64 * 4.0}};
         for (auto &o : ops) {
             char name[96];
             snprintf(name, sizeof name, "%s T %d", o.name, static_cast<int>(T));

@@ -549,7 +549,8 @@ static void test_select(int heads, int d, by_rec rec, by_dtype act, int base, in
     }
     free_all();
 }
-static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec main, int base, int topk, bool entries, bool all) { /* all: with a lowest visible position */
+static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec main, int base, int topk, bool entries,
+                           bool all) { /* all: with a lowest visible position */
     int32_t rows[3] = {1, 5, 2}, pos0[3] = {base, 0, base / 2 + 61};
     int per = 32, n_blocks = (base + 70) / per + 2, window = 128;
     step s = make_step(3, rows, pos0, n_blocks);
