@@ -72,7 +72,9 @@ static by_status make_jobs(by_engine *e, by_err *err) {
         j->steps = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *j->steps);
         j->kv = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *j->kv);
         j->seqs = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *j->seqs);
-        if (!j->steps || !j->kv || !j->seqs) return BY_FAIL(err, BY_ENOMEM, "out of memory for steps of %d sequences", e->max_seqs);
+        j->bad = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *j->bad);
+        if (!j->steps || !j->kv || !j->seqs || !j->bad)
+            return BY_FAIL(err, BY_ENOMEM, "out of memory for steps of %d sequences", e->max_seqs);
     }
     return BY_OK;
 }
@@ -102,6 +104,8 @@ static by_status open_parts(by_engine *e, by_err *err) {
                           .max_context = e->max_context, .trunc = o->trunc};
     if (run.max_logits > run.max_rows) run.max_logits = run.max_rows;
     BY_TRY(by_runner_create(&e->runner, e->model, e->kv, &run, err));
+    /* Memory of the CPU backends can be looked at; from another device the rows would have to be copied every step. */
+    if (o->device.backend != BY_BACKEND_CUDA) by_runner_set_tap(e->runner, by_engine_check_rows, e);
     by_sched_pool vt = by_engine_pool(e);
     BY_TRY(by_sched_create(&e->sched, &o->sched, &vt, err));
     BY_TRY(by_plan_init(&e->plan, e->sched, err));
@@ -179,6 +183,7 @@ void by_engine_close(by_engine *e) {
     for (int i = 0; i < 2; i++) {
         by_job *j = &e->jobs[i];
         by_free(j->steps);
+        by_free(j->bad);
         by_free(j->kv);
         by_free(j->seqs);
         by_free(j->samples);

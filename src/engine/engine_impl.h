@@ -105,6 +105,7 @@ typedef struct by_job {
     by_step_seq *steps; /* [max_seqs] */
     by_kv_seq *kv;      /* [max_seqs] */
     by_seq **seqs;      /* [max_seqs] */
+    bool *bad;          /* [max_seqs]: a row of it is not finite (device) */
     int32_t n_seqs;
     int32_t n_rows, n_prompt_rows;
     by_sample_job *samples; /* [max_samples] */
@@ -139,6 +140,7 @@ struct by_engine {
     by_sample_scratch *scratch;
     float *row;          /* [vocab]: logits that are edited (device) */
     int64_t *first_rows; /* [max_seqs] (device) */
+    by_job *running;     /* (device) */
 
     by_snapshot *snapshots;
     int32_t n_snapshots;
@@ -174,7 +176,9 @@ void by_engine_want_snapshot(by_engine *e, by_seq *s, int64_t n_tokens, by_job *
 void by_engine_moves_done(by_engine *e, by_job *job);
 by_move *by_moves_add(by_moves *m);
 
-/* engine_job.c: the device's side of a step. */
+/* engine_job.c: the device's side of a step. by_engine_check_rows is a tap of the runner: it marks sequences with rows that are
+ * not finite. Quantisers turn NaN into numbers, so a NaN inside the prompt would not show in the logits behind it. */
+by_status by_engine_check_rows(void *arg, int32_t layer, by_tensor h, by_err *err);
 void by_engine_run_job(by_engine *e, by_job *job);
 
 /* engine_step.c: the scheduler thread. */

@@ -1,4 +1,5 @@
 /* engine_job.c - the device's side of a step: restores, forward, sampling, saves; on the device thread. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -130,8 +131,57 @@ static void sample_all(by_engine *e, by_job *job, const int64_t *first) {
     by_mem_unview(l.mem);
 }
 
+/* ---- rows that are not finite ---- */
+
+static bool finite_row(by_dtype dtype, const void *row, int64_t n) {
+    uint32_t most = 0;
+    if (dtype == BY_BF16) {
+        const uint16_t *x = row;
+        for (int64_t i = 0; i < n; i++) most = (x[i] & 0x7fffu) > most ? x[i] & 0x7fffu : most;
+        return most < 0x7f80;
+    }
+    const uint32_t *x = row;
+    for (int64_t i = 0; i < n; i++) most = (x[i] & 0x7fffffffu) > most ? x[i] & 0x7fffffffu : most;
+    return most < 0x7f800000;
+}
+
+static void mark_bad(by_engine *e, by_job *job, int32_t i, int64_t position, int32_t layer) {
+    by_request *r = job->seqs[i]->request;
+    job->bad[i] = true;
+    pthread_mutex_lock(&r->lock);
+    by_err_set(&r->error, BY_ENUMERIC, __FILE__, __LINE__, "token %lld: not a number or infinite in front of layer %d of %d",
+               (long long)position, layer, e->model->cfg.n_layers);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* All rows where those in front of the boundary end, and behind the last layer what is left of them. */
+by_status by_engine_check_rows(void *arg, int32_t layer, by_tensor h, by_err *err) {
+    by_engine *e = arg;
+    by_job *job = e->running;
+    bool boundary = layer == e->model->boundary && e->opts.trunc == BY_TRUNC_COMPACT;
+    if (!boundary && layer != e->model->cfg.n_layers) return BY_OK;
+    assert(h.dtype == BY_BF16 || h.dtype == BY_F32);
+    const void *view;
+    BY_TRY(by_mem_view(&view, h.mem, (size_t)h.off, (size_t)(h.rows * h.stride), err));
+    const unsigned char *row = view;
+    bool kept = h.rows != job->n_rows;
+    int64_t n_seen = 0;
+    for (int32_t i = 0; i < job->n_seqs; i++) {
+        const by_step_seq *st = &job->steps[i];
+        int64_t first = e->first_rows[i], end = first + st->n_rows;
+        if (kept && st->keep_from > first) first = st->keep_from < end ? st->keep_from : end;
+        for (int64_t t = first; t < end && n_seen < h.rows; t++, n_seen++, row += h.stride)
+            if (!job->bad[i] && !finite_row(h.dtype, row, h.cols)) mark_bad(e, job, i, t, layer);
+    }
+    assert(n_seen == h.rows);
+    by_mem_unview(h.mem);
+    return BY_OK;
+}
+
 void by_engine_run_job(by_engine *e, by_job *job) {
     job->status = BY_OK;
+    e->running = job;
+    for (int32_t i = 0; i < job->n_seqs; i++) job->bad[i] = false;
     run_moves(e, &job->before, job);
     if (job->n_seqs > 0 && job->status == BY_OK) {
         int64_t *first = e->first_rows;

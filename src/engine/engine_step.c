@@ -106,6 +106,11 @@ static void fail_choice(by_engine *e, by_seq *s, const by_err *err) {
     end_choice(e, s, (by_event){.token = -1, .finish = BY_CHOICE_ERROR});
 }
 
+/* All choices: they may share the state that has gone bad. The device has left the reason. */
+static void fail_request(by_engine *e, by_request *r) {
+    for (int32_t i = 0; i < r->opts.best_of; i++) fail_choice(e, &r->seqs[i], NULL);
+}
+
 /* ---- arrivals, aborts, slow readers ---- */
 
 static void take_in(by_engine *e, by_request *list) {
@@ -278,6 +283,7 @@ static void commit(by_engine *e, by_job *job) {
         by_seq *s = job->seqs[i];
         s->in_flight--;
         if (job->status < 0) fail_choice(e, s, &job->err);
+        else if (job->bad[i]) fail_request(e, s->request);
         else if (!s->ended) by_engine_publish(e, s, job->kv[i].n_tokens);
     }
     for (int32_t i = 0; i < job->n_samples; i++) {
