@@ -50,8 +50,8 @@ static void write_requests(void) {
         int n = 1 + (int)by_rng_below(&rng, 12), seed = (int)by_rng_below(&rng, 1000);
         by_buf_printf(&b, "{\"custom_id\":\"r%d\",\"method\":\"POST\",", i);
         if (i % 3 == 0)
-            by_buf_printf(&b, "\"url\":\"/v1/completions\",\"body\":{\"model\":\"m\",\"prompt\":[%d,9],\"max_tokens\":%d,\"seed\":%d,\"logprobs\":1}}\n",
-                          10 + i, n, seed);
+            by_buf_printf(&b, "\"url\":\"/v1/completions\",\"body\":{\"model\":\"m\",\"prompt\":[%d,9],"
+                              "\"max_tokens\":%d,\"seed\":%d,\"logprobs\":1}}\n", 10 + i, n, seed);
         else if (i % 3 == 1)
             by_buf_printf(&b, "\"url\":\"/v1/chat/completions\",\"body\":{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"%d\"}],"
                               "\"max_tokens\":%d,\"seed\":%d,\"n\":2}}\n", i, n, seed);
@@ -221,7 +221,8 @@ static void drained_by_a_signal(void **state) {
 
 static void files_that_are_no_results_stay_as_they_are(void **state) {
     (void)state;
-    static const char *const texts[] = {"my notes", "my notes\n", "{\"id\":\"x\"}\n", "{\"id\":\"a\",\"custom_id\":\"r1\",\"response\":null,\"error\":null}\n[]\nhalf"};
+    static const char *const texts[] = {"my notes", "my notes\n", "{\"id\":\"x\"}\n",
+                                        "{\"id\":\"a\",\"custom_id\":\"r1\",\"response\":null,\"error\":null}\n[]\nhalf"};
     for (int i = 0; i < 4; i++) {
         const char *out = by_arena_dup(&arena, by_str_z(by_temp_write("notes", texts[i], strlen(texts[i])))).ptr;
         assert_int_equal(wait_for(start(out)), 1);

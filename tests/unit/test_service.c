@@ -177,8 +177,8 @@ static void streams_and_whole_answers_count_alike(void **state) {
     static const by_api_kind apis[] = {BY_API_CHAT, BY_API_CHAT, BY_API_RESPONSES, BY_API_MESSAGES, BY_API_COMPLETIONS};
     static const char *const bodies[] = {
         "{\"model\":\"m\",\"seed\":5,\"max_tokens\":12,%s\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}",
-        "{\"model\":\"m\",\"seed\":5,\"max_tokens\":12,\"n\":3,\"thinking\":{\"type\":\"disabled\"},%s"
-        "\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}",
+        ("{\"model\":\"m\",\"seed\":5,\"max_tokens\":12,\"n\":3,\"thinking\":{\"type\":\"disabled\"},%s"
+         "\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}"),
         "{\"model\":\"m\",\"seed\":5,\"max_output_tokens\":12,%s\"input\":\"%s\"}",
         "{\"model\":\"m\",\"seed\":5,\"max_tokens\":12,%s\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}",
         "{\"model\":\"m\",\"seed\":5,\"max_tokens\":12,%s\"prompt\":\"%s\"}"};
@@ -270,7 +270,8 @@ static double mean_logprob(const by_json *choice) {
 
 static void choices_have_seeds_of_their_own(void **state) {
     (void)state;
-    answer all = run(service, BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"river\",\"seed\":40,\"n\":4,\"max_tokens\":9,\"logprobs\":0}", false);
+    answer all = run(service, BY_API_COMPLETIONS,
+                     "{\"model\":\"m\",\"prompt\":\"river\",\"seed\":40,\"n\":4,\"max_tokens\":9,\"logprobs\":0}", false);
     const by_json *choices = by_json_get(all.whole, "choices");
     assert_int_equal(choices->n, 4);
     int best = 0;
@@ -342,9 +343,11 @@ static void end_rules_of_a_request(void **state) {
     (void)state;
     answer a = run(service, BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\":{\"1\":100},\"max_tokens\":9}", false);
     assert_int_equal(a.usage.completion_tokens, 1); /* the end token at once */
-    a = run(service, BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\":{\"1\":100},\"max_tokens\":9,\"ignore_eos\":true}", false);
+    a = run(service, BY_API_COMPLETIONS,
+            "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\":{\"1\":100},\"max_tokens\":9,\"ignore_eos\":true}", false);
     assert_int_equal(a.usage.completion_tokens, 9);
-    a = run(service, BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\":{\"1\":100},\"max_tokens\":9,\"min_tokens\":4}", false);
+    a = run(service, BY_API_COMPLETIONS,
+            "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\":{\"1\":100},\"max_tokens\":9,\"min_tokens\":4}", false);
     assert_int_equal(a.usage.completion_tokens, 5);
     a = run(service, BY_API_COMPLETIONS,
             "{\"model\":\"m\",\"prompt\":\"a\",\"logit_bias\":{\"300\":100},\"max_tokens\":9,\"stop_token_ids\":[300]}", false);
