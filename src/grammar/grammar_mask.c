@@ -155,6 +155,9 @@ static inline void visit(walker *w, uint32_t child, by_gr_term t, by_gr_term sta
             return;
         }
     }
+    __builtin_prefetch(
+        &w->v->nodes[n->first]); /* the trie is larger than the caches; the stack is last in, first out */
+    __builtin_prefetch(&w->v->byte[n->first]);
     w->stack.v[w->stack.n] = child | (pure ? PURE : 0); /* walk() made room for all children */
     w->stack.v[w->stack.n + 1] = t;
     w->stack.n += 2;
@@ -395,12 +398,37 @@ static void or_head(walker *w, by_gr_term head, by_gr_term tail) {
     }
 }
 
+/* Members of a union that are keys with patterns: each refuses some texts, but together they may refuse none. Then what
+ * stays inside the string is the plain table, and only the exits are asked one by one. False when this is not so. */
+static bool or_covering(walker *w, by_gr_node h, by_gr_term rest) {
+    by_gr *g = w->g;
+    by_gr_vec texts = {0};
+    bool ok = h.x > 1 && !w->record && !(g->nodes[w->marked].flags & BY_GR_F_UNIQ);
+    for (uint32_t i = 0; i < h.x && ok; i++) {
+        by_gr_node m = g->nodes[g->lists.v[h.a + i]], j = g->nodes[m.a];
+        ok = m.kind == BY_GR_K_SEQ && j.kind == BY_GR_K_JSTR && j.x == BY_GR_STYLE_PLAIN &&
+             by_gr_vec_push(g, &texts, j.a);
+    }
+    ok = ok && by_gr_always_live(g, by_gr_alt(g, texts.v, texts.n));
+    if (ok) or_bits(w->bits, w->v->body_plain, w->v->words);
+    for (uint32_t i = 0; i < h.x && ok && !by_gr_bad(g); i++) {
+        by_gr_node m = g->nodes[g->lists.v[h.a + i]];
+        by_gr_mask *exits = head_plain(g, m.a, w->v->body_plain, 0, BY_GR_INF, true);
+        if (exits) or_tails(w, exits, by_gr_seq(g, m.b, rest));
+        mask_free(exits);
+    }
+    by_gr_vec_free(&texts);
+    return ok;
+}
+
 /* A union at the front is taken apart, so that its members meet as single heads. */
 static void or_seq(walker *w, by_gr_term t, by_gr_node n) {
     by_gr *g = w->g;
     by_gr_node h = g->nodes[n.a];
     if (is_head(g, n.a))
         or_head(w, n.a, n.b);
+    else if (h.kind == BY_GR_K_ALT && or_covering(w, h, n.b))
+        return;
     else if (h.kind == BY_GR_K_ALT)
         for (uint32_t i = 0; i < h.x; i++)
             or_mask(w, by_gr_seq(g, g->lists.v[h.a + i], n.b));
@@ -423,6 +451,7 @@ static void or_mask(walker *w, by_gr_term t) {
     w->depth++;
     switch (n.kind) {
     case BY_GR_K_ALT:
+        if (or_covering(w, n, BY_GR_EPS)) break;
         for (uint32_t i = 0; i < n.x; i++)
             or_mask(w, g->lists.v[n.a + i]);
         break;
