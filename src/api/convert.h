@@ -108,7 +108,8 @@ bool by_is_tool_name(by_str name);
 by_status by_refuse_tool_name(by_convert *cv, by_str name, by_str place);
 /* The chosen tools: all strict, or none? Strict ones and a format of the answer exclude each other. */
 by_status by_check_all_strict(by_convert *cv, bool has_format);
-/* Applies a choice (name.ptr for a named tool) to cv->tools and makes what it leaves the conversation's. Names must differ. Unless the choice is none, the parameters of all are checked, and
+/* Applies a choice (name.ptr for a named tool) to cv->tools and makes what it leaves the conversation's. Names must differ.
+ * Unless the choice is none, the parameters of all are checked, and
  * those of strict tools rewritten. Thinking must be set before. */
 typedef struct by_choice {
     by_recipe_choice word;

@@ -74,7 +74,7 @@ by_status by_device_open(by_device **out, const by_device_opts *opts, by_err *er
     dev->n_threads = 1;
     by_status status = BY_OK;
     if (opts->backend == BY_BACKEND_CPU) {
-        status = by_ops_cpu_open(dev, opts->isa, opts->n_threads, err);
+        status = by_ops_cpu_open(dev, opts, err);
     } else if (opts->backend == BY_BACKEND_CUDA) {
         status = by_ops_cuda_open(dev, err);
     } else {

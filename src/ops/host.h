@@ -49,9 +49,9 @@ struct by_device {
 
 extern const by_ops by_ops_ref;
 
-/* Fills ops, name, impl and the pool of a cpu device; isa NULL = best here, n_threads 0 = by_pool's default. Errors: BY_EINVAL
- * (unknown isa), BY_EUNSUPPORTED (this processor lacks it), those of by_pool_create. Close after an error, too. */
-by_status by_ops_cpu_open(by_device *dev, const char *isa, int32_t n_threads, by_err *err);
+/* Fills ops, impl, name and pool for an instruction set (opts->isa, NULL = best here) and a number of threads. On failure
+ * by_ops_cpu_close releases what was made. Errors: BY_EINVAL, BY_EUNSUPPORTED (instruction set), BY_ENOMEM, BY_EIO. */
+by_status by_ops_cpu_open(by_device *dev, const by_device_opts *opts, by_err *err);
 void by_ops_cpu_close(by_device *dev);
 
 /* Fills ops, vt, impl and name. Without BATHYC_CUDA: BY_EUNSUPPORTED, as on a machine without a device. */

@@ -123,7 +123,8 @@ typedef struct by_tok_work {
 
 void by_tok_work_deinit(by_tok_work *w);
 
-/* Ids of one piece (len >= 1, cut from UTF-8 between characters) to out, which has room for len of them; *n is their number. Errors: BY_ENOMEM. */
+/* Ids of one piece (len >= 1, cut from UTF-8 between characters) to out, which has room for len of them; *n is their
+ * number. Errors: BY_ENOMEM. */
 by_status by_tok_bpe(const by_tok *t, by_tok_work *w, const char *piece, size_t len, int32_t *out, size_t *n,
                      by_err *err);
 

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "ops/cpu/cpu_mm.h"
 #include "ops/formats.h"
+#include "support/seed.h"
 
 static by_rng rng;
 static const by_mm_kernels *kernels;
@@ -396,9 +397,7 @@ static void bf16_output_rounds_once(void **state) {
 }
 
 int main(void) {
-    const char *seed = getenv("BY_SEED");
-    rng.state = seed ? strtoull(seed, NULL, 0) : 20261;
-    printf("BY_SEED=%llu\n", (unsigned long long)rng.state);
+    rng = by_test_rng(20261);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_agrees_with_double), cmocka_unit_test(extreme_scales_and_denormals_agree_too),
         cmocka_unit_test(every_scale_byte_is_right),      cmocka_unit_test(every_code_is_exact),

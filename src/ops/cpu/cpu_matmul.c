@@ -1,141 +1,151 @@
-/* cpu_matmul.c - by_op_matmul on the kernels of cpu_mm.h: one dispatch packs x, one multiplies all parts.
- *
- * Parts that share x and the kernels' way of reading it are multiplied together; the work is cut into rows of scale tiles (32
- * weight rows), each of which reads its weights once for all rows of x. */
+/* cpu_matmul.c - the matmul operator: rows of x are packed once, then the outputs are cut into blocks of 32 weight rows and up
+ * to 128 rows of x. Blocks of one group of rows follow each other, so that their packed rows stay in the second cache while
+ * the weights stream past. */
 #include <string.h>
 
 #include "ops/cpu/cpu_ops.h"
-#include "ops/ref/ref.h"
 
-by_mm_weight by_cpu_mm_weight(const by_weight *w) {
-    by_mm_weight m = {.n = w->w.rows, .k = w->w.cols, .w = by_tensor_row(&w->w, 0), .stride = w->w.stride};
-    switch (w->w.dtype) {
-    case BY_FP8_TILE: m.type = BY_MM_FP8; break;
-    case BY_FP4_ROW: m.type = BY_MM_FP4; break;
-    case BY_BF16: m.type = BY_MM_BF16; break;
-    default: m.type = BY_MM_F32; break;
-    }
-    if (by_tensor_is(&w->scale)) {
-        m.scale = by_tensor_row(&w->scale, 0);
-        m.scale_stride = w->scale.stride;
-    }
-    return m;
-}
+enum { ROW_BLOCK = 128, FEW_BLOCKS_PER_THREAD = 4, LITTLE_PACKING = 1 << 15 };
 
-by_mm_src by_cpu_mm_src(const by_tensor *x, int64_t col) {
-    const uint8_t *p = by_tensor_row(x, 0);
-    switch (x->dtype) {
-    case BY_A8: return (by_mm_src){BY_MM_A8, p + col, p + x->cols + col / 32};
-    case BY_BF16: return (by_mm_src){BY_MM_BF16, p + 2 * col, NULL};
-    default: return (by_mm_src){BY_MM_F32, p + 4 * col, NULL};
-    }
-}
+/* One weight, one group of its rows. */
+typedef struct {
+    const by_mm_way *way;
+    by_mm_weight w;
+    int64_t group_rows;   /* n / groups */
+    int64_t chunk;        /* weight rows per item: 32, or a part of it when there are few */
+    int64_t group_chunks; /* chunks that a group touches */
+    int64_t first_item;   /* within one block of rows */
+    int packed;           /* which packed twin of x */
+    by_mm_out out;
+} part;
 
-/* Below this many multiply-adds a call stays on its thread. */
-#define SMALL_WORK 3e5
-
-void by_cpu_for(by_device *dev, int64_t n, int64_t chunk, double work, by_cpu_body *body, void *arg) {
-    if (n <= 0) return;
-    if (work < SMALL_WORK || !dev->pool) body(arg, 0, n, 0);
-    else by_pool_for(dev->pool, n, chunk, body, arg);
-}
+typedef struct {
+    const by_mm_way *way;
+    uint8_t *values, *unsafe; /* [groups][T] rows */
+} twin;
 
 typedef struct {
     const by_matmul_args *a;
-    const by_mm_way *way;
-    by_mm_weight w[BY_MATMUL_PARTS];
-    by_mm_out out[BY_MATMUL_PARTS];
-    int64_t tile0[BY_MATMUL_PARTS + 1]; /* first work item of each part */
-    int32_t first, n_parts;             /* parts [first, first + n_parts) */
-    by_mm_rows x;                       /* of group 0; group g lies g * group_bytes behind */
-    int64_t T, K, group_bytes, groups;
+    int n_twins;
+    twin twins[BY_MATMUL_PARTS];
+    part parts[BY_MATMUL_PARTS];
+    int64_t T, k, groups, items, row_blocks, row_block;
     uint8_t *scratch;
-    size_t scratch_bytes;
-} call;
+    size_t scratch_bytes; /* per thread */
+} product;
 
-static by_mm_rows group_rows(const call *c, int64_t g) {
-    by_mm_rows r = c->x;
-    r.packed += g * c->group_bytes;
-    r.unsafe += g * c->T;
-    r.src = by_cpu_mm_src(&c->a->x, g * c->K);
-    return r;
+static by_mm_rows rows_of(const product *p, const twin *t, int64_t group) {
+    int64_t stride = by_mm_row_bytes(t->way, p->k);
+    return (by_mm_rows){.packed = t->values + group * p->T * stride, .stride = stride, .unsafe = t->unsafe + group * p->T,
+                        .src = by_cpu_src(&p->a->x, group * p->k), .src_stride = p->a->x.stride, .n = p->T};
 }
 
-/* Item i packs block i % n_blocks of group i / n_blocks. */
-static void pack(void *arg, int64_t begin, int64_t end, int32_t worker) {
+/* Items are (twin, group, block of 16 rows). */
+static void pack_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
     (void)worker;
-    const call *c = arg;
-    int64_t block = c->way->block, n_blocks = (c->T + block - 1) / block;
+    const product *p = arg;
+    int64_t blocks = (p->T + BY_MM_BLOCK - 1) / BY_MM_BLOCK;
     for (int64_t i = begin; i < end; i++) {
-        by_mm_rows r = group_rows(c, i / n_blocks);
-        int64_t i0 = i % n_blocks * block, i1 = i0 + block < c->T ? i0 + block : c->T;
-        by_mm_pack_rows(c->way, &r, i0, i1, c->K, 0, by_mm_groups(c->K));
+        const twin *t = &p->twins[i / (p->groups * blocks)];
+        int64_t group = i / blocks % p->groups, m0 = i % blocks * BY_MM_BLOCK;
+        int64_t m1 = p->T - m0 < BY_MM_BLOCK ? p->T : m0 + BY_MM_BLOCK;
+        by_mm_rows rows = rows_of(p, t, group);
+        memset(rows.unsafe + m0, 0, (size_t)(m1 - m0));
+        by_mm_pack_rows(t->way, &rows, m0, m1, p->k, 0, by_mm_groups(p->k));
     }
 }
 
-static void multiply(void *arg, int64_t begin, int64_t end, int32_t worker) {
-    const call *c = arg;
-    uint8_t *scratch = c->scratch + (size_t)worker * c->scratch_bytes;
+/* Items are (block of rows, part, group, chunk). */
+static void multiply_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    const product *p = arg;
+    void *scratch = p->scratch + (size_t)worker * p->scratch_bytes;
     for (int64_t i = begin; i < end; i++) {
-        int32_t p = 0;
-        while (i >= c->tile0[p + 1]) p++;
-        const by_mm_weight *w = &c->w[p];
-        int64_t n0 = (i - c->tile0[p]) * BY_MM_ROWS, n1 = n0 + BY_MM_ROWS < w->n ? n0 + BY_MM_ROWS : w->n;
-        int64_t per_group = w->n / c->groups;
-        while (n0 < n1) { /* a tile that spans two groups is cut at the border */
-            int64_t g = n0 / per_group, cut = (g + 1) * per_group < n1 ? (g + 1) * per_group : n1;
-            by_mm_rows r = group_rows(c, g);
-            by_mm_block(c->way, w, n0, cut, &r, 0, c->T, &c->out[p], scratch);
-            n0 = cut;
+        int64_t m0 = i / p->items * p->row_block, m1 = p->T - m0 < p->row_block ? p->T : m0 + p->row_block, at = i % p->items;
+        int n = 0;
+        while (n + 1 < p->a->n_parts && p->parts[n + 1].first_item <= at) n++;
+        const part *q = &p->parts[n];
+        at -= q->first_item;
+        int64_t group = at / q->group_chunks, first = group * q->group_rows, last = first + q->group_rows;
+        int64_t n0 = (first / q->chunk + at % q->group_chunks) * q->chunk, n1 = n0 + q->chunk;
+        n0 = n0 > first ? n0 : first;
+        n1 = n1 < last ? n1 : last;
+        if (n0 >= n1) continue; /* a group may touch one chunk less than the most */
+        by_mm_rows rows = rows_of(p, &p->twins[q->packed], group);
+        by_mm_block(q->way, &q->w, n0, n1, &rows, m0, m1, &q->out, scratch);
+    }
+}
+
+static void region(void *arg, by_team *team) {
+    product *p = arg;
+    int64_t packs = p->n_twins * p->groups * ((p->T + BY_MM_BLOCK - 1) / BY_MM_BLOCK);
+    if (p->T * p->groups * p->k * p->n_twins > LITTLE_PACKING) by_team_for(team, packs, 1, pack_items, p);
+    by_team_for(team, p->items * p->row_blocks, 1, multiply_items, p);
+}
+
+/* Cuts the parts into chunks; smaller ones when they would not keep the threads busy. */
+static void cut(product *p, int32_t threads) {
+    p->row_block = ROW_BLOCK;
+    for (int64_t chunk = 32;; chunk /= 2) {
+        p->items = 0;
+        for (int i = 0; i < p->a->n_parts; i++) {
+            part *q = &p->parts[i];
+            q->chunk = chunk;
+            q->group_chunks = (q->group_rows + chunk - 1) / chunk + (p->groups > 1 && q->group_rows % chunk != 0);
+            q->first_item = p->items;
+            p->items += q->group_chunks * p->groups;
         }
+        p->row_blocks = (p->T + p->row_block - 1) / p->row_block;
+        if (threads == 1 || chunk == 8 || p->items * p->row_blocks >= FEW_BLOCKS_PER_THREAD * threads) return;
+        while (p->row_block > 32 && p->T > p->row_block / 2 && p->items * p->row_blocks < FEW_BLOCKS_PER_THREAD * threads) {
+            p->row_block /= 2;
+            p->row_blocks = (p->T + p->row_block - 1) / p->row_block;
+        }
+        if (p->items * p->row_blocks >= FEW_BLOCKS_PER_THREAD * threads) return;
     }
 }
 
-static by_status run_parts(by_device *dev, call *c, by_err *err) {
-    const by_cpu_state *st = by_cpu_state_of(dev);
-    c->scratch_bytes = (by_mm_scratch_bytes(st->mm, c->K) + 63) & ~(size_t)63;
-    int64_t block = c->way->block, n_blocks = (c->T + block - 1) / block;
-    c->x.stride = by_mm_row_bytes(c->way, c->K);
-    c->group_bytes = n_blocks * block * c->x.stride;
-    by_cpu_carve m = {0};
-    size_t packed = by_cpu_carve_add(&m, (size_t)(c->groups * c->group_bytes));
-    size_t unsafe = by_cpu_carve_add(&m, (size_t)(c->groups * c->T));
-    size_t scratch = by_cpu_carve_add(&m, (size_t)dev->n_threads * c->scratch_bytes);
-    m.base = by_device_scratch(dev, m.at, err);
-    if (!m.base) return BY_ENOMEM;
-    c->x.packed = m.base + packed;
-    c->x.unsafe = m.base + unsafe;
-    c->scratch = m.base + scratch;
-    memset(c->x.unsafe, 0, (size_t)(c->groups * c->T));
-    double macs = 0;
-    for (int32_t p = 0; p < c->n_parts; p++) {
-        const by_tensor *y = &c->a->part[c->first + p].y;
-        c->w[p] = by_cpu_mm_weight(&c->a->part[c->first + p].w);
-        c->out[p] = (by_mm_out){by_tensor_row(y, 0), y->stride, y->dtype == BY_BF16, NULL};
-        c->tile0[p + 1] = c->tile0[p] + (c->w[p].n + BY_MM_ROWS - 1) / BY_MM_ROWS;
-        macs += (double)c->w[p].n * (double)c->K * (double)c->T;
+static void describe(product *p, const by_cpu_impl *cpu) {
+    const by_matmul_args *a = p->a;
+    for (int i = 0; i < a->n_parts; i++) {
+        part *q = &p->parts[i];
+        const by_tensor *y = &a->part[i].y;
+        assert(y->dtype == BY_F32 || y->dtype == BY_BF16);
+        q->w = by_cpu_weight(&a->part[i].w);
+        assert(q->w.k * p->groups == a->x.cols && y->cols == q->w.n && q->w.n % p->groups == 0);
+        q->way = by_mm_choose(cpu->mm, q->w.type, by_cpu_x_type(a->x.dtype));
+        q->group_rows = q->w.n / p->groups;
+        q->out = (by_mm_out){.y = y->mem->ptr + y->off, .stride = y->stride, .bf16 = y->dtype == BY_BF16};
+        q->packed = 0;
+        while (q->packed < p->n_twins && p->twins[q->packed].way->pack != q->way->pack) q->packed++;
+        if (q->packed == p->n_twins) p->twins[p->n_twins++].way = q->way;
     }
-    by_cpu_for(dev, c->groups * n_blocks, 0, macs < SMALL_WORK ? 0 : 8.0 * (double)(c->groups * c->T * c->K), pack, c);
-    by_cpu_for(dev, c->tile0[c->n_parts], 1, macs, multiply, c);
-    return BY_OK;
 }
 
 by_status by_cpu_matmul(by_device *dev, const by_matmul_args *a, by_err *err) {
-    const by_cpu_state *st = by_cpu_state_of(dev);
-    if (a->x.rows == 0) return BY_OK;
-    by_mm_type xt = by_cpu_mm_src(&a->x, 0).type;
-    for (int32_t p = 0; p < a->n_parts;) {
-        call c = {.a = a, .first = p, .T = a->x.rows, .groups = a->groups};
-        c.way = by_mm_choose(st->mm, by_cpu_mm_weight(&a->part[p].w).type, xt);
-        c.K = a->part[p].w.w.cols;
-        c.x.n = c.T;
-        c.x.src_stride = a->x.stride;
-        while (p < a->n_parts && by_mm_choose(st->mm, by_cpu_mm_weight(&a->part[p].w).type, xt) == c.way) {
-            assert(a->part[p].w.w.cols * a->groups == a->x.cols && a->part[p].y.cols == a->part[p].w.w.rows);
-            p++;
-        }
-        c.n_parts = p - c.first;
-        BY_TRY(run_parts(dev, &c, err));
+    if (a->x.rows == 0 || a->n_parts == 0) return BY_OK;
+    product p = {.a = a, .T = a->x.rows, .groups = a->groups, .k = a->x.cols / a->groups};
+    describe(&p, by_cpu_of(dev));
+    double macs = 0;
+    for (int i = 0; i < a->n_parts; i++) macs += (double)p.parts[i].w.n * (double)p.k * (double)p.T;
+    by_pool *pool = by_cpu_pool(dev, macs);
+    int32_t threads = by_pool_threads(pool);
+    cut(&p, threads);
+    by_cpu_scratch s = {0};
+    size_t rows = (size_t)(p.T * p.groups);
+    for (int i = 0; i < p.n_twins; i++) {
+        by_cpu_want(&s, by_mul_size(rows, (size_t)by_mm_row_bytes(p.twins[i].way, p.k)));
+        by_cpu_want(&s, rows);
     }
+    p.scratch_bytes = by_cpu_round64(by_mm_scratch_bytes(by_cpu_of(dev)->mm, p.k));
+    by_cpu_want(&s, by_mul_size(p.scratch_bytes, (size_t)threads));
+    BY_TRY(by_cpu_begin(&s, dev, err));
+    for (int i = 0; i < p.n_twins; i++) {
+        p.twins[i].values = by_cpu_take(&s, rows * (size_t)by_mm_row_bytes(p.twins[i].way, p.k));
+        p.twins[i].unsafe = by_cpu_take(&s, rows);
+    }
+    p.scratch = by_cpu_take(&s, p.scratch_bytes * (size_t)threads);
+    if (p.T * p.groups * p.k * p.n_twins <= LITTLE_PACKING) /* less than a phase costs */
+        pack_items(&p, 0, p.n_twins * p.groups * ((p.T + BY_MM_BLOCK - 1) / BY_MM_BLOCK), 0);
+    by_pool_run(pool, region, &p);
     return BY_OK;
 }

@@ -1,320 +1,407 @@
-/* cpu_moe.c - by_op_moe on the kernels of cpu_mm.h, in five dispatches:
+/* cpu_moe.c - the router and the experts.
  *
- *   pack x     for the way the experts read rows, and for the shared expert's
- *   up         32 columns of w1 and w3 at a time: gated product, routing weight, act8 (its groups are these 32 columns)
- *   pack a     the gated products, for w2
- *   down       w2: one row for each (token, slot)
- *   sum        slots in order, then the shared expert
+ * Experts run in one region, whatever number of rows each has. A pair is a (row, chosen expert); the pairs of an expert follow
+ * each other, the shared expert comes last with a pair for every row.
  *
- * A product is one expert with the rows that chose it; the shared expert is one more, with all rows. Each reads its weights
- * once. The order of sums over slots is fixed, so a row does not depend on the others. */
+ *   phase 1  rows of x are packed                                            (by the caller alone when they are few)
+ *   phase 2  for (expert, 32 inner columns): w1 x and w3 x, swiglu, act8, and the result packed for w2
+ *   phase 3  for (expert, 32 output columns): w2 products of all pairs       (few pairs: and their sums, which ends here)
+ *   phase 4  for (row): the sum over its pairs in the order of the slots, then the shared expert
+ *
+ * 32 inner columns are one act8 group, so quantising needs no phase of its own. */
 #include <math.h>
 #include <string.h>
 
 #include "ops/cpu/cpu_ops.h"
 
-/* Rows to be packed: all rows of x for one way, or (ways with blocks) the rows of one product. */
-typedef struct {
-    const by_mm_way *way;
-    by_mm_rows rows;
-    int64_t item0; /* its first work item: one block of rows each */
-} pack_job;
+enum { LITTLE_PACKING = 1 << 15, FEW_PAIRS = 64, SUM_COLUMNS = 512 };
+
+/* ---- router ------------------------------------------------------------------------------------------------------ */
 
 typedef struct {
-    const by_expert *e;
-    const by_mm_way *up, *down;
-    int64_t row0, n, inner; /* its rows among all products' rows; columns of a */
-    int64_t up0, down0;     /* first work items */
-    int32_t pack;           /* pack_job of x */
-} product;
+    const by_router_args *a;
+    const by_vec *vec;
+    by_tensor score; /* [T, E] F32: w x */
+} routing;
+
+static void route_rows(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    (void)worker;
+    const routing *r = arg;
+    const by_router_args *a = r->a;
+    int32_t E = (int32_t)a->gate.rows;
+    for (int64_t t = begin; t < end; t++) {
+        bool image = by_tensor_is(&a->row_image) && *by_tensor_i32(&a->row_image, t) && by_tensor_is(&a->bias_vl);
+        const float *bias = by_tensor_f32(image ? &a->bias_vl : &a->bias, 0);
+        float *g = by_tensor_f32(&r->score, t), *weight = by_tensor_f32(&a->weight, t), sum = 0;
+        int32_t *idx = by_tensor_i32_mut(&a->idx, t);
+        r->vec->softplus_root(g, E);
+        /* The k best in descending order, kept sorted; of equals the lower expert stays in front. */
+        int32_t n = 0;
+        for (int32_t e = 0; e < E; e++) {
+            float s = g[e] + bias[e];
+            if (n == a->k && !(s > g[idx[n - 1]] + bias[idx[n - 1]])) continue;
+            int32_t at = n < a->k ? n++ : n - 1;
+            for (; at > 0 && s > g[idx[at - 1]] + bias[idx[at - 1]]; at--) idx[at] = idx[at - 1];
+            idx[at] = e;
+        }
+        for (int32_t k = 0; k < a->k; k++) sum += weight[k] = g[idx[k]];
+        for (int32_t k = 0; k < a->k; k++)
+            weight[k] = (a->norm_topk ? weight[k] / (sum + 1e-20f) : weight[k]) * a->routed_scale;
+    }
+}
+
+by_status by_cpu_router(by_device *dev, const by_router_args *a, by_err *err) {
+    int64_t T = a->x.rows, E = a->gate.rows;
+    assert(a->k >= 1 && a->k <= E);
+    if (T == 0) return BY_OK;
+    by_cpu_scratch side = {0};
+    by_cpu_want(&side, (size_t)(T * E) * 4);
+    BY_TRY(by_cpu_begin_side(&side, dev, err));
+    by_mem mem = {.dev = dev, .ptr = side.at, .bytes = side.bytes};
+    routing r = {a, by_cpu_of(dev)->vec, by_tensor_make(&mem, 0, BY_F32, T, E)};
+    by_matmul_args m = {.x = a->x, .n_parts = 1, .groups = 1};
+    m.part[0].w.w = a->gate;
+    m.part[0].y = r.score;
+    BY_TRY(by_cpu_matmul(dev, &m, err));
+    by_pool_for(by_cpu_pool(dev, (double)(T * E) * 8), T, 4, route_rows, &r);
+    return BY_OK;
+}
+
+/* ---- experts ----------------------------------------------------------------------------------------------------- */
+
+/* An expert with work. */
+typedef struct {
+    by_mm_weight w1, w3, w2;
+    const by_mm_way *way1, *way3, *way2;
+    int64_t first, n; /* its pairs */
+    int64_t chunks;   /* of 32 inner columns */
+    int64_t first_chunk;
+    bool shared;
+    bool packs1, packs3;   /* it packs its rows of x itself: layouts in blocks */
+    by_mm_rows x1, x3, in; /* packed rows of x for w1 and for w3, packed inner rows */
+} expert;
 
 typedef struct {
     const by_moe_args *a;
-    product *p;
-    pack_job *px, *pa;
-    int64_t n_products, n_rows, n_px; /* n_rows: T * k, and T for the shared expert */
-    int32_t *token, *place; /* [n_rows]: row of x; row of part */
-    float *weight;          /* [n_rows] */
-    uint8_t *act, *part, *scratch;
-    int64_t act_stride, act_cols, part_stride;
+    const by_vec *vec;
+    const by_mm_kernels *mm;
+    int64_t T, D, k, n_pairs;
+    int32_t n_experts;
+    expert *experts;
+    int32_t *row;   /* [pairs]: row of x */
+    int32_t *place; /* [pairs]: t * k + slot; shared: T * k + t */
+    float *weight;  /* [pairs] */
+    uint8_t *inner; /* [pairs]: A8 or F32 rows, for elements out of range */
+    int64_t inner_stride;
+    float *part;    /* [T * k + T][D], or NULL: summed at once */
+    int64_t n_chunks;
+    uint8_t *scratch;
     size_t scratch_bytes;
-    bool bf16; /* activation dtype */
-} call;
+} moe;
 
-/* ---- packing ---- */
-
-static int64_t blocks_of(const pack_job *j) { return (j->rows.n + j->way->block - 1) / j->way->block; }
-
-static void pack_items(const pack_job *jobs, int64_t n_jobs, int64_t k_fixed, const product *p, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++) {
-        int64_t j = 0;
-        while (j + 1 < n_jobs && jobs[j + 1].item0 <= i) j++;
-        int64_t block = jobs[j].way->block, i0 = (i - jobs[j].item0) * block, k = k_fixed ? k_fixed : p[j].inner;
-        int64_t i1 = i0 + block < jobs[j].rows.n ? i0 + block : jobs[j].rows.n;
-        by_mm_pack_rows(jobs[j].way, &jobs[j].rows, i0, i1, k, 0, by_mm_groups(k));
-    }
-}
-
-static void pack_x(void *arg, int64_t begin, int64_t end, int32_t worker) {
+/* Items are experts: layouts in blocks hold each expert's rows in its own order. */
+static void pack_experts(void *arg, int64_t begin, int64_t end, int32_t worker) {
     (void)worker;
-    const call *c = arg;
-    pack_items(c->px, c->n_px, c->a->x.cols, NULL, begin, end);
-}
-
-static void pack_a(void *arg, int64_t begin, int64_t end, int32_t worker) {
-    (void)worker;
-    const call *c = arg;
-    pack_items(c->pa, c->n_products, 0, c->p, begin, end);
-}
-
-/* ---- products ---- */
-
-static by_mm_rows x_rows(const call *c, const product *p) {
-    by_mm_rows r = c->px[p->pack].rows;
-    r.list = c->token + p->row0;
-    r.n = p->n;
-    return r;
-}
-
-static float rounded(const call *c, float v) { return c->bf16 ? by_bf16_round(v) : v; }
-
-/* Gated products of rows [m0, m1) and columns [n0, n1) from the outputs of w1 and w3. */
-static void gate(const call *c, const product *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1, const float *g, const float *u) {
-    float L = c->a->limit;
-    for (int64_t m = m0; m < m1; m++, g += BY_MM_ROWS, u += BY_MM_ROWS) {
-        float v[BY_MM_ROWS], w = c->weight[p->row0 + m];
-        for (int64_t i = 0; i < n1 - n0; i++) {
-            float gv = rounded(c, g[i]), uv = rounded(c, u[i]);
-            if (L > 0) {
-                gv = gv < L ? gv : L;
-                uv = uv < -L ? -L : uv > L ? L : uv;
-            }
-            v[i] = gv / (1.0f + expf(-gv)) * uv * w;
-        }
-        uint8_t *row = c->act + (p->row0 + m) * c->act_stride;
-        if (c->a->quant) by_quant_act8(v, n1 - n0, row + n0, row + c->act_cols + n0 / 32);
-        else memcpy(row + 4 * n0, v, (size_t)(n1 - n0) * 4);
-    }
-}
-
-static const product *find(const call *c, int64_t item, bool up) {
-    int64_t lo = 0, hi = c->n_products - 1;
-    while (lo < hi) {
-        int64_t mid = (lo + hi + 1) / 2;
-        if ((up ? c->p[mid].up0 : c->p[mid].down0) <= item) lo = mid;
-        else hi = mid - 1;
-    }
-    return &c->p[lo];
-}
-
-static void up(void *arg, int64_t begin, int64_t end, int32_t worker) {
-    const call *c = arg;
-    float *g = (float *)(void *)(c->scratch + (size_t)worker * c->scratch_bytes), *u = g + BY_MM_MT * BY_MM_ROWS;
-    void *core = u + BY_MM_MT * BY_MM_ROWS;
+    const moe *s = arg;
     for (int64_t i = begin; i < end; i++) {
-        const product *p = find(c, i, true);
-        by_mm_weight w1 = by_cpu_mm_weight(&p->e->w1), w3 = by_cpu_mm_weight(&p->e->w3);
-        by_mm_rows x = x_rows(c, p);
-        int64_t n0 = (i - p->up0) * BY_MM_ROWS, n1 = n0 + BY_MM_ROWS < p->inner ? n0 + BY_MM_ROWS : p->inner;
-        int64_t step = BY_MM_MT / p->up->block * p->up->block;
-        for (int64_t m0 = 0; m0 < p->n; m0 += step) {
-            int64_t m1 = m0 + step < p->n ? m0 + step : p->n;
-            by_mm_block_f32(p->up, &w1, n0, n1, &x, m0, m1, g, core);
-            by_mm_block_f32(p->up, &w3, n0, n1, &x, m0, m1, u, core);
-            gate(c, p, m0, m1, n0, n1, g, u);
-        }
+        const expert *e = &s->experts[i];
+        if (e->packs1) by_mm_pack_rows(e->way1, &e->x1, 0, e->n, s->D, 0, by_mm_groups(s->D));
+        if (e->packs3) by_mm_pack_rows(e->way3, &e->x3, 0, e->n, s->D, 0, by_mm_groups(s->D));
     }
-}
-
-static void down(void *arg, int64_t begin, int64_t end, int32_t worker) {
-    const call *c = arg;
-    uint8_t *scratch = c->scratch + (size_t)worker * c->scratch_bytes;
-    int64_t D = c->a->y.cols;
-    for (int64_t i = begin; i < end; i++) {
-        const product *p = find(c, i, false);
-        by_mm_weight w2 = by_cpu_mm_weight(&p->e->w2);
-        by_mm_out out = {c->part, c->part_stride, c->bf16, c->place + p->row0};
-        int64_t n0 = (i - p->down0) * BY_MM_ROWS, n1 = n0 + BY_MM_ROWS < D ? n0 + BY_MM_ROWS : D;
-        by_mm_block(p->down, &w2, n0, n1, &c->pa[p - c->p].rows, 0, p->n, &out, scratch);
-    }
-}
-
-static float part_value(const call *c, int64_t row, int64_t i) {
-    const uint8_t *p = c->part + row * c->part_stride;
-    if (!c->bf16) return ((const float *)(const void *)p)[i];
-    return by_bf16_to_f32(((const uint16_t *)(const void *)p)[i]);
-}
-
-enum { SUM_COLUMNS = 256 };
-
-/* Item i: SUM_COLUMNS columns of one token. */
-static void sum(void *arg, int64_t begin, int64_t end, int32_t worker) {
-    (void)worker;
-    const call *c = arg;
-    int64_t D = c->a->y.cols, k = c->a->idx.cols, T = c->a->x.rows, cuts = (D + SUM_COLUMNS - 1) / SUM_COLUMNS;
-    for (int64_t item = begin; item < end; item++) {
-        int64_t t = item / cuts, c0 = item % cuts * SUM_COLUMNS, c1 = c0 + SUM_COLUMNS < D ? c0 + SUM_COLUMNS : D;
-        uint8_t *y = by_tensor_row(&c->a->y, t);
-        for (int64_t i = c0; i < c1; i++) {
-            float v = 0;
-            for (int64_t j = 0; j < k; j++) v += part_value(c, t * k + j, i);
-            if (c->a->shared) v += part_value(c, T * k + t, i);
-            if (c->bf16) ((uint16_t *)(void *)y)[i] = by_bf16_of_f32(v);
-            else ((float *)(void *)y)[i] = v;
-        }
-    }
-}
-
-/* ---- the call ---- */
-
-/* Rows of each chosen expert, in the order of tokens; then the shared expert with all tokens. */
-static void make_products(call *c, int32_t *count) {
-    const by_moe_args *a = c->a;
-    int64_t T = a->x.rows, k = a->idx.cols, at = 0;
-    memset(count, 0, (size_t)a->n_experts * 4);
-    for (int64_t t = 0; t < T; t++)
-        for (int64_t j = 0; j < k; j++) count[by_tensor_i32(&a->idx, t)[j]]++;
-    c->n_products = 0;
-    for (int32_t e = 0; e < a->n_experts; e++) {
-        int32_t n = count[e];
-        count[e] = (int32_t)at; /* from here on: where the expert's next row goes */
-        if (n == 0) continue;
-        c->p[c->n_products++] = (product){.e = &a->experts[e], .row0 = at, .n = n, .inner = a->inner};
-        at += n;
-    }
-    for (int64_t t = 0; t < T; t++) {
-        for (int64_t j = 0; j < k; j++) {
-            int32_t r = count[by_tensor_i32(&a->idx, t)[j]]++;
-            c->token[r] = (int32_t)t;
-            c->place[r] = (int32_t)(t * k + j);
-            c->weight[r] = by_tensor_f32(&a->weight, t)[j];
-        }
-    }
-    if (!a->shared) return;
-    c->p[c->n_products++] = (product){.e = a->shared, .row0 = at, .n = T, .inner = a->shared->w1.w.rows};
-    for (int64_t t = 0; t < T; t++, at++) {
-        c->token[at] = (int32_t)t;
-        c->place[at] = (int32_t)at;
-        c->weight[at] = 1;
-    }
-}
-
-/* The pack_job of x for a product: one for all that read rows one by one, one each for those that read blocks. */
-static void plan_x(call *c, product *p) {
-    by_mm_rows rows = {.stride = by_mm_row_bytes(p->up, c->a->x.cols), .src = by_cpu_mm_src(&c->a->x, 0), .src_stride = c->a->x.stride,
-                       .n = c->a->x.rows};
-    if (p->up->block == 1) {
-        for (int64_t j = 0; j < c->n_px; j++) {
-            if (c->px[j].way != p->up) continue;
-            p->pack = (int32_t)j;
-            return;
-        }
-    } else {
-        rows.list = c->token + p->row0;
-        rows.n = p->n;
-    }
-    p->pack = (int32_t)c->n_px;
-    c->px[c->n_px++] = (pack_job){.way = p->up, .rows = rows};
 }
 
 typedef struct {
-    int64_t x_items, a_items, up_items, down_items, packed_bytes, unsafe_bytes;
-    double macs;
-} plan;
+    const moe *s;
+    const by_mm_way *way;
+    const by_mm_rows *rows;
+} row_packing;
 
-/* Ways, jobs and work items; the jobs' `packed` holds offsets until the memory is there. */
-static plan plan_call(call *c, const by_mm_kernels *mm) {
-    plan s = {0};
-    int64_t D = c->a->x.cols;
-    by_mm_type xt = by_cpu_mm_src(&c->a->x, 0).type, at = c->a->quant ? BY_MM_A8 : BY_MM_F32;
-    c->n_px = 0;
-    for (int64_t i = 0; i < c->n_products; i++) {
-        product *p = &c->p[i];
-        p->up = by_mm_choose(mm, by_cpu_mm_weight(&p->e->w1).type, xt);
-        p->down = by_mm_choose(mm, by_cpu_mm_weight(&p->e->w2).type, at);
-        plan_x(c, p);
-        p->up0 = s.up_items;
-        p->down0 = s.down_items;
-        s.up_items += (p->inner + BY_MM_ROWS - 1) / BY_MM_ROWS;
-        s.down_items += (D + BY_MM_ROWS - 1) / BY_MM_ROWS;
-        s.macs += 3.0 * (double)p->inner * (double)D * (double)p->n;
-        c->pa[i] = (pack_job){.way = p->down, .item0 = s.a_items,
-                              .rows = {.stride = by_mm_row_bytes(p->down, p->inner), .src_stride = c->act_stride, .n = p->n}};
-        s.a_items += blocks_of(&c->pa[i]);
-    }
-    for (int64_t i = 0; i < c->n_px; i++) {
-        c->px[i].item0 = s.x_items;
-        s.x_items += blocks_of(&c->px[i]);
-    }
-    for (int set = 0; set < 2; set++) {
-        pack_job *jobs = set ? c->pa : c->px;
-        for (int64_t i = 0; i < (set ? c->n_products : c->n_px); i++) {
-            int64_t rows = blocks_of(&jobs[i]) * jobs[i].way->block;
-            jobs[i].rows.packed = (uint8_t *)(uintptr_t)s.packed_bytes;
-            jobs[i].rows.unsafe = (uint8_t *)(uintptr_t)s.unsafe_bytes;
-            s.packed_bytes += (rows * jobs[i].rows.stride + 63) / 64 * 64;
-            s.unsafe_bytes += rows;
-        }
-    }
-    return s;
+static void pack_rows(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    (void)worker;
+    const row_packing *p = arg;
+    by_mm_pack_rows(p->way, p->rows, begin, end, p->s->D, 0, by_mm_groups(p->s->D));
 }
 
-static void place_jobs(call *c, uint8_t *packed, uint8_t *unsafe) {
-    for (int set = 0; set < 2; set++) {
-        pack_job *jobs = set ? c->pa : c->px;
-        for (int64_t i = 0; i < (set ? c->n_products : c->n_px); i++) {
-            jobs[i].rows.packed = packed + (uintptr_t)jobs[i].rows.packed;
-            jobs[i].rows.unsafe = unsafe + (uintptr_t)jobs[i].rows.unsafe;
-            if (!set) continue;
-            const uint8_t *row = c->act + c->p[i].row0 * c->act_stride;
-            jobs[i].rows.src = c->a->quant ? (by_mm_src){BY_MM_A8, row, row + c->act_cols} : (by_mm_src){BY_MM_F32, row, NULL};
+/* Inner columns [c, c + n) of up to BY_MM_MT pairs of an expert from pair m0 on. */
+static void inner_block(const moe *s, const expert *e, int64_t c, int64_t n, int64_t m0, int64_t m1, uint8_t *scratch) {
+    float *g = (float *)(void *)scratch, *u = g + BY_MM_MT * BY_MM_ROWS;
+    void *work = u + BY_MM_MT * BY_MM_ROWS;
+    by_dtype act = s->a->y.dtype;
+    by_mm_block_f32(e->way1, &e->w1, c, c + n, &e->x1, m0, m1, g, work);
+    by_mm_block_f32(e->way3, &e->w3, c, c + n, &e->x3, m0, m1, u, work);
+    for (int64_t i = 0; i < m1 - m0; i++) {
+        float *gi = g + i * BY_MM_ROWS, *ui = u + i * BY_MM_ROWS;
+        s->vec->round(gi, act, n);
+        s->vec->round(ui, act, n);
+        s->vec->swiglu(ui, gi, ui, n, s->a->limit, e->shared ? 1.0f : s->weight[e->first + m0 + i]);
+        uint8_t *row = s->inner + (e->first + m0 + i) * s->inner_stride;
+        if (s->a->quant) s->vec->rec_store(row + c, row + e->w2.k + c / 32, BY_REC_FP8, ui, n);
+        else memcpy(row + c * 4, ui, (size_t)n * 4);
+    }
+    by_mm_pack_rows(e->way2, &e->in, m0, m1, e->w2.k, c / BY_MM_GROUP, by_mm_groups(c + n));
+}
+
+static const expert *expert_of(const moe *s, int64_t chunk) {
+    int32_t lo = 0, hi = s->n_experts - 1;
+    while (lo < hi) {
+        int32_t mid = (lo + hi + 1) / 2;
+        if (s->experts[mid].first_chunk <= chunk) lo = mid;
+        else hi = mid - 1;
+    }
+    return &s->experts[lo];
+}
+
+static void inner_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    const moe *s = arg;
+    for (int64_t i = begin; i < end; i++) {
+        const expert *e = expert_of(s, i);
+        int64_t c = (i - e->first_chunk) * BY_MM_ROWS, n = e->w1.n - c < BY_MM_ROWS ? e->w1.n - c : BY_MM_ROWS;
+        for (int64_t m = 0; m < e->n; m += BY_MM_MT)
+            inner_block(s, e, c, n, m, e->n - m < BY_MM_MT ? e->n : m + BY_MM_MT, s->scratch + (size_t)worker * s->scratch_bytes);
+    }
+}
+
+/* Output columns [c, c + n) of all experts for few pairs, summed. */
+static void sum_block(const moe *s, int64_t c, int64_t n, uint8_t *scratch) {
+    float *part = (float *)(void *)scratch, *y = part + 2 * FEW_PAIRS * BY_MM_ROWS; /* part[place][32] */
+    void *work = y + BY_MM_MT * BY_MM_ROWS;
+    by_dtype act = s->a->y.dtype;
+    for (int32_t j = 0; j < s->n_experts; j++) {
+        const expert *e = &s->experts[j];
+        by_mm_block_f32(e->way2, &e->w2, c, c + n, &e->in, 0, e->n, y, work);
+        for (int64_t i = 0; i < e->n; i++) {
+            s->vec->round(y + i * BY_MM_ROWS, act, n);
+            memcpy(part + s->place[e->first + i] * BY_MM_ROWS, y + i * BY_MM_ROWS, (size_t)n * 4);
         }
+    }
+    for (int64_t t = 0; t < s->T; t++) {
+        float sum[BY_MM_ROWS] = {0};
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t k = 0; k < s->k; k++) sum[i] += part[(t * s->k + k) * BY_MM_ROWS + i];
+            if (s->a->shared) sum[i] += part[(s->T * s->k + t) * BY_MM_ROWS + i];
+        }
+        uint8_t *to = by_tensor_row(&s->a->y, t);
+        s->vec->store(to + c * (act == BY_BF16 ? 2 : 4), act, sum, n);
+    }
+}
+
+static void sum_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    const moe *s = arg;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t c = i * BY_MM_ROWS;
+        sum_block(s, c, s->D - c < BY_MM_ROWS ? s->D - c : BY_MM_ROWS, s->scratch + (size_t)worker * s->scratch_bytes);
+    }
+}
+
+/* Items are (expert, 32 output columns). */
+static void outer_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    const moe *s = arg;
+    int64_t chunks = (s->D + BY_MM_ROWS - 1) / BY_MM_ROWS;
+    uint8_t *scratch = s->scratch + (size_t)worker * s->scratch_bytes;
+    float *y = (float *)(void *)scratch;
+    void *work = y + BY_MM_MT * BY_MM_ROWS;
+    for (int64_t i = begin; i < end; i++) {
+        const expert *e = &s->experts[i / chunks];
+        int64_t c = i % chunks * BY_MM_ROWS, n = s->D - c < BY_MM_ROWS ? s->D - c : BY_MM_ROWS;
+        for (int64_t m = 0; m < e->n; m += BY_MM_MT) {
+            int64_t end_m = e->n - m < BY_MM_MT ? e->n : m + BY_MM_MT;
+            by_mm_block_f32(e->way2, &e->w2, c, c + n, &e->in, m, end_m, y, work);
+            for (int64_t j = m; j < end_m; j++) {
+                float *from = y + (j - m) * BY_MM_ROWS;
+                s->vec->round(from, s->a->y.dtype, n);
+                memcpy(s->part + s->place[e->first + j] * s->D + c, from, (size_t)n * 4);
+            }
+        }
+    }
+}
+
+/* Items are (row, SUM_COLUMNS columns). */
+static void row_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    (void)worker;
+    const moe *s = arg;
+    int64_t pieces = (s->D + SUM_COLUMNS - 1) / SUM_COLUMNS;
+    by_dtype act = s->a->y.dtype;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t t = i / pieces, c = i % pieces * SUM_COLUMNS, n = s->D - c < SUM_COLUMNS ? s->D - c : SUM_COLUMNS;
+        float sum[SUM_COLUMNS] = {0};
+        for (int64_t k = 0; k < s->k; k++) s->vec->add_scaled(sum, 1, s->part + (t * s->k + k) * s->D + c, n);
+        if (s->a->shared) s->vec->add_scaled(sum, 1, s->part + (s->T * s->k + t) * s->D + c, n);
+        s->vec->store(by_tensor_row(&s->a->y, t) + c * (act == BY_BF16 ? 2 : 4), act, sum, n);
+    }
+}
+
+static bool packs_little(const moe *s) { return s->n_pairs * s->D <= LITTLE_PACKING; }
+
+static void pack_all(moe *s, by_team *team) {
+    for (int i = 0; i < 4; i++) { /* routed w1, routed w3, shared w1, shared w3: once each, where rows are apart */
+        const expert *e = &s->experts[i < 2 ? 0 : s->n_experts - 1];
+        const by_mm_way *way = i % 2 ? e->way3 : e->way1;
+        const by_mm_rows *x = i % 2 ? &e->x3 : &e->x1;
+        bool seen = (i % 2 && e->x3.packed == e->x1.packed) || (i >= 2 && x->packed == (i % 2 ? s->experts[0].x3 : s->experts[0].x1).packed);
+        if (way->block > 1 || seen) continue;
+        row_packing p = {s, way, x};
+        if (team) by_team_for(team, s->T, 1, pack_rows, &p);
+        else pack_rows(&p, 0, s->T, 0);
+    }
+    if (team) by_team_for(team, s->n_experts, 1, pack_experts, s);
+    else pack_experts(s, 0, s->n_experts, 0);
+}
+
+static void region(void *arg, by_team *team) {
+    moe *s = arg;
+    int64_t chunks = (s->D + BY_MM_ROWS - 1) / BY_MM_ROWS;
+    if (!packs_little(s)) pack_all(s, team);
+    by_team_for(team, s->n_chunks, 1, inner_items, s);
+    if (!s->part) {
+        by_team_for(team, chunks, 1, sum_items, s);
+        return;
+    }
+    by_team_for(team, s->n_experts * chunks, 1, outer_items, s);
+    by_team_for(team, s->T * ((s->D + SUM_COLUMNS - 1) / SUM_COLUMNS), 1, row_items, s);
+}
+
+/* ---- setting up -------------------------------------------------------------------------------------------------- */
+
+static void add_expert(moe *s, const by_expert *from, int64_t n, bool shared) {
+    by_mm_type x = by_cpu_x_type(s->a->x.dtype), in = s->a->quant ? BY_MM_A8 : BY_MM_F32;
+    expert *e = &s->experts[s->n_experts++];
+    *e = (expert){.w1 = by_cpu_weight(&from->w1), .w3 = by_cpu_weight(&from->w3), .w2 = by_cpu_weight(&from->w2), .first = s->n_pairs,
+                  .n = n, .shared = shared, .first_chunk = s->n_chunks};
+    assert(e->w1.k == s->D && e->w3.k == s->D && e->w1.n == e->w3.n && e->w2.k == e->w1.n && e->w2.n == s->D);
+    e->way1 = by_mm_choose(s->mm, e->w1.type, x);
+    e->way3 = by_mm_choose(s->mm, e->w3.type, x);
+    e->way2 = by_mm_choose(s->mm, e->w2.type, in);
+    e->chunks = (e->w1.n + BY_MM_ROWS - 1) / BY_MM_ROWS;
+    s->n_chunks += e->chunks;
+    s->n_pairs += n;
+}
+
+/* Counts the pairs of each expert, then lists them expert by expert, rows ascending. */
+static void list_pairs(moe *s, int32_t *count) {
+    const by_moe_args *a = s->a;
+    memset(count, 0, (size_t)a->n_experts * sizeof *count);
+    for (int64_t t = 0; t < s->T; t++) {
+        const int32_t *idx = by_tensor_i32(&a->idx, t);
+        for (int64_t k = 0; k < s->k; k++) count[idx[k]]++;
+    }
+    for (int32_t e = 0; e < a->n_experts; e++) {
+        int64_t first = s->n_pairs;
+        if (count[e]) add_expert(s, &a->experts[e], count[e], false);
+        count[e] = (int32_t)first;
+    }
+    for (int64_t t = 0; t < s->T; t++) {
+        const int32_t *idx = by_tensor_i32(&a->idx, t);
+        for (int64_t k = 0; k < s->k; k++) {
+            int32_t at = count[idx[k]]++;
+            s->row[at] = (int32_t)t;
+            s->place[at] = (int32_t)(t * s->k + k);
+            s->weight[at] = by_tensor_f32(&a->weight, t)[k];
+        }
+    }
+    if (!a->shared) return;
+    for (int64_t t = 0; t < s->T; t++) {
+        s->row[s->n_pairs + t] = (int32_t)t;
+        s->place[s->n_pairs + t] = (int32_t)(s->T * s->k + t);
+    }
+    add_expert(s, a->shared, s->T, true);
+}
+
+/* Space for packed rows: of x apart (T rows) or by product (every pair), of the inner rows always by pair. */
+static size_t packed_bytes(const moe *s, const by_mm_way *way, int64_t k, bool by_pair) {
+    int64_t rows = by_pair ? s->n_pairs : s->T;
+    return by_mul_size((size_t)rows, (size_t)by_mm_row_bytes(way, k) + 1);
+}
+
+static by_mm_rows twin(const moe *s, uint8_t *at, int64_t rows, const by_mm_way *way, int64_t k) {
+    int64_t stride = by_mm_row_bytes(way, k);
+    uint8_t *unsafe = at + rows * stride;
+    memset(unsafe, 0, (size_t)rows);
+    return (by_mm_rows){.packed = at, .stride = stride, .unsafe = unsafe, .src = by_cpu_src(&s->a->x, 0), .src_stride = s->a->x.stride};
+}
+
+/* The rows of one expert in a twin that holds rows apart or pairs in order. */
+static by_mm_rows rows_of(const moe *s, const expert *e, by_mm_rows t, const by_mm_way *way) {
+    bool one = s->T == 1;
+    if (way->block > 1 && !one) {
+        t.packed += e->first * t.stride;
+        t.unsafe += e->first;
+    }
+    t.list = e->shared && way->block == 1 ? NULL : s->row + e->first;
+    t.n = e->n;
+    return t;
+}
+
+static void place_rows(moe *s, by_cpu_scratch *mem, const by_mm_way *ways[4]) {
+    by_mm_rows x[4] = {{0}};
+    for (int i = 0; i < 4; i++) {
+        if (!ways[i]) continue;
+        for (int j = 0; j < i; j++)
+            if (ways[j] && ways[j]->pack == ways[i]->pack) x[i] = x[j];
+        if (x[i].packed) continue;
+        bool by_pair = ways[i]->block > 1 && s->T > 1;
+        x[i] = twin(s, by_cpu_take(mem, packed_bytes(s, ways[i], s->D, by_pair)), by_pair ? s->n_pairs : s->T, ways[i], s->D);
+    }
+    for (int32_t j = 0; j < s->n_experts; j++) {
+        expert *e = &s->experts[j];
+        e->x1 = rows_of(s, e, x[e->shared ? 2 : 0], e->way1);
+        e->x3 = rows_of(s, e, x[e->shared ? 3 : 1], e->way3);
+        /* With one row of x all experts share its packed form, and the first to use it packs. */
+        const expert *e0 = &s->experts[0];
+        bool first = s->T > 1 || j == 0;
+        e->packs1 = e->way1->block > 1 && (first || (e->shared && e->x1.packed != e0->x1.packed && e->x1.packed != e0->x3.packed));
+        e->packs3 = e->way3->block > 1 && e->x3.packed != e->x1.packed &&
+                    (first || (e->shared && e->x3.packed != e0->x1.packed && e->x3.packed != e0->x3.packed));
+        int64_t I = e->w2.k;
+        uint8_t *inner = s->inner + e->first * s->inner_stride;
+        uint8_t *at = by_cpu_take(mem, by_mul_size((size_t)e->n, (size_t)by_mm_row_bytes(e->way2, I) + 1));
+        e->in = twin(s, at, e->n, e->way2, I);
+        e->in.n = e->n;
+        e->in.src = s->a->quant ? (by_mm_src){BY_MM_A8, inner, inner + I} : (by_mm_src){BY_MM_F32, inner, NULL};
+        e->in.src_stride = s->inner_stride;
     }
 }
 
 by_status by_cpu_moe(by_device *dev, const by_moe_args *a, by_err *err) {
-    const by_cpu_state *st = by_cpu_state_of(dev);
-    int64_t T = a->x.rows, D = a->x.cols, k = a->idx.cols, rows = T * k + (a->shared ? T : 0);
-    if (T == 0) return BY_OK;
-    int64_t most = rows < a->n_experts + 1 ? rows : a->n_experts + 1;
-    int64_t wide = a->shared && a->shared->w1.w.rows > a->inner ? a->shared->w1.w.rows : a->inner;
-    call c = {.a = a, .n_rows = rows, .bf16 = a->y.dtype == BY_BF16, .act_cols = wide};
-    c.act_stride = (by_dtype_row_bytes(a->quant ? BY_A8 : BY_F32, wide) + 63) / 64 * 64;
-    c.part_stride = by_dtype_row_bytes(a->y.dtype, D);
-    /* First the lists, whose sizes are known, then what they lead to: the scratch may move in between. */
-    by_cpu_carve m = {0};
-    size_t o_p = by_cpu_carve_add(&m, (size_t)most * sizeof *c.p), o_px = by_cpu_carve_add(&m, (size_t)most * sizeof *c.px);
-    size_t o_pa = by_cpu_carve_add(&m, (size_t)most * sizeof *c.pa), o_token = by_cpu_carve_add(&m, (size_t)rows * 4);
-    size_t o_place = by_cpu_carve_add(&m, (size_t)rows * 4), o_weight = by_cpu_carve_add(&m, (size_t)rows * 4);
-    size_t o_count = by_cpu_carve_add(&m, (size_t)a->n_experts * 4), o_act = by_cpu_carve_add(&m, (size_t)(rows * c.act_stride));
-    size_t o_part = by_cpu_carve_add(&m, (size_t)(rows * c.part_stride));
-    c.scratch_bytes = (by_mm_scratch_bytes(st->mm, D > wide ? D : wide) + 2 * BY_MM_MT * BY_MM_ROWS * 4 + 63) & ~(size_t)63;
-    size_t o_scratch = by_cpu_carve_add(&m, (size_t)dev->n_threads * c.scratch_bytes);
-    /* Packed rows: no way takes more than 4 bytes a value, padded to 128 columns and 16 rows. */
-    int64_t kx = (D + 127) / 128 * 128 * 4, ka = (wide + 127) / 128 * 128 * 4;
-    size_t o_packed = by_cpu_carve_add(&m, (size_t)((rows + 2 * T + 16 * most) * kx + (rows + 16 * most) * ka + 128 * most));
-    size_t n_unsafe = (size_t)(2 * rows + 2 * T + 32 * most), o_unsafe = by_cpu_carve_add(&m, n_unsafe);
-    m.base = by_device_scratch(dev, m.at, err);
-    if (!m.base) return BY_ENOMEM;
-    c.p = (product *)(void *)(m.base + o_p);
-    c.px = (pack_job *)(void *)(m.base + o_px);
-    c.pa = (pack_job *)(void *)(m.base + o_pa);
-    c.token = (int32_t *)(void *)(m.base + o_token);
-    c.place = (int32_t *)(void *)(m.base + o_place);
-    c.weight = (float *)(void *)(m.base + o_weight);
-    c.act = m.base + o_act;
-    c.part = m.base + o_part;
-    c.scratch = m.base + o_scratch;
-    make_products(&c, (int32_t *)(void *)(m.base + o_count));
-    plan s = plan_call(&c, st->mm);
-    assert((size_t)s.packed_bytes <= o_unsafe - o_packed && (size_t)s.unsafe_bytes <= n_unsafe);
-    memset(m.base + o_unsafe, 0, (size_t)s.unsafe_bytes);
-    place_jobs(&c, m.base + o_packed, m.base + o_unsafe);
-    double little = s.macs / 100;
-    by_cpu_for(dev, s.x_items, 0, little, pack_x, &c);
-    by_cpu_for(dev, s.up_items, 1, s.macs, up, &c);
-    by_cpu_for(dev, s.a_items, 0, little, pack_a, &c);
-    by_cpu_for(dev, s.down_items, 1, s.macs, down, &c);
-    by_cpu_for(dev, T * ((D + SUM_COLUMNS - 1) / SUM_COLUMNS), 0, little, sum, &c);
+    const by_cpu_impl *cpu = by_cpu_of(dev);
+    moe s = {.a = a, .vec = cpu->vec, .mm = cpu->mm, .T = a->x.rows, .D = a->x.cols, .k = a->idx.cols};
+    if (s.T == 0) return BY_OK;
+    int64_t pairs = s.T * s.k + (a->shared ? s.T : 0), I = a->shared && a->shared->w1.w.rows > a->inner ? a->shared->w1.w.rows : a->inner;
+    int64_t most = pairs < a->n_experts ? pairs : a->n_experts;
+    by_cpu_scratch lists = {0};
+    by_cpu_want(&lists, (size_t)(most + 1) * sizeof(expert));
+    for (int i = 0; i < 3; i++) by_cpu_want(&lists, (size_t)pairs * 4);
+    by_cpu_want(&lists, (size_t)a->n_experts * 4);
+    BY_TRY(by_cpu_begin_side(&lists, dev, err));
+    s.experts = by_cpu_take(&lists, (size_t)(most + 1) * sizeof(expert));
+    s.row = by_cpu_take(&lists, (size_t)pairs * 4);
+    s.place = by_cpu_take(&lists, (size_t)pairs * 4);
+    s.weight = by_cpu_take(&lists, (size_t)pairs * 4);
+    list_pairs(&s, by_cpu_take(&lists, (size_t)a->n_experts * 4));
+
+    const expert *first = &s.experts[0], *last = &s.experts[s.n_experts - 1];
+    const by_mm_way *ways[4] = {first->shared ? NULL : first->way1, first->shared ? NULL : first->way3,
+                                last->shared ? last->way1 : NULL, last->shared ? last->way3 : NULL};
+    s.inner_stride = a->quant ? by_dtype_row_bytes(BY_A8, I) : I * 4;
+    s.scratch_bytes = by_cpu_round64(by_mm_scratch_bytes(s.mm, s.D > I ? s.D : I) + (2 * FEW_PAIRS + 2 * BY_MM_MT) * BY_MM_ROWS * 4);
+    bool few = pairs <= FEW_PAIRS;
+    by_pool *pool = by_cpu_pool(dev, (double)pairs * 3 * (double)s.D * (double)I);
+    int32_t threads = by_pool_threads(pool);
+    by_cpu_scratch mem = {0};
+    by_cpu_want(&mem, by_mul_size((size_t)pairs, (size_t)s.inner_stride));
+    if (!few) by_cpu_want(&mem, by_mul_size((size_t)pairs, (size_t)s.D * 4));
+    by_cpu_want(&mem, by_mul_size((size_t)threads, s.scratch_bytes));
+    for (int i = 0; i < 4; i++)
+        if (ways[i]) by_cpu_want(&mem, packed_bytes(&s, ways[i], s.D, ways[i]->block > 1));
+    for (int32_t j = 0; j < s.n_experts; j++) {
+        const expert *e = &s.experts[j];
+        by_cpu_want(&mem, by_mul_size((size_t)e->n, (size_t)by_mm_row_bytes(e->way2, e->w2.k) + 1));
+    }
+    BY_TRY(by_cpu_begin(&mem, dev, err));
+    s.inner = by_cpu_take(&mem, (size_t)(pairs * s.inner_stride));
+    if (!few) s.part = by_cpu_take(&mem, (size_t)(pairs * s.D) * 4);
+    s.scratch = by_cpu_take(&mem, (size_t)threads * s.scratch_bytes);
+    place_rows(&s, &mem, ways);
+    if (packs_little(&s)) pack_all(&s, NULL);
+    by_pool_run(pool, region, &s);
     return BY_OK;
 }

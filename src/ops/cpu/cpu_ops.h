@@ -1,41 +1,58 @@
-/* cpu_ops.h - the operators of the cpu backend, and what they share: the device's kernels and threads. The table starts as
- * that of `ref`; an operator listed here takes its place. */
+/* cpu_ops.h - the operators of the cpu backend and what they share. Operators without a version here are the ref ones. */
 #ifndef BY_OPS_CPU_CPU_OPS_H
 #define BY_OPS_CPU_CPU_OPS_H
 
+#include "base/alloc.h"
 #include "base/pool.h"
 #include "ops/cpu/cpu_mm.h"
+#include "ops/cpu/cpu_vec.h"
 #include "ops/host.h"
 
-/* Behind by_device.impl of a cpu device. */
-typedef struct by_cpu_state {
-    const by_mm_kernels *mm;
+/* by_device.impl of the cpu backend. */
+typedef struct by_cpu_impl {
     by_isa isa;
-} by_cpu_state;
+    const by_mm_kernels *mm;
+    const by_vec *vec;
+    struct {
+        void *ptr;
+        size_t bytes;
+    } side; /* for operators that call another one, which takes the device's scratch */
+} by_cpu_impl;
 
-static inline const by_cpu_state *by_cpu_state_of(const by_device *dev) { return dev->impl; }
+static inline const by_cpu_impl *by_cpu_of(const by_device *dev) { return dev->impl; }
 
-/* The operators; rules and shapes in ops.h. */
-by_status by_cpu_matmul(by_device *dev, const by_matmul_args *args, by_err *err);
-by_status by_cpu_moe(by_device *dev, const by_moe_args *args, by_err *err);
+#define BY_CPU_OPS(X)                                                                                                  \
+    X(embed) X(hc_mix) X(hc_post) X(hc_close) X(matmul) X(rmsnorm) X(act8) X(rope) X(window_kv) X(compress)            \
+    X(entry_store) X(index_query) X(index_select) X(attention) X(router) X(moe) X(engram_gate)
+#define BY_CPU_DECL(name) by_status by_cpu_##name(by_device *dev, const by_##name##_args *args, by_err *err);
+BY_CPU_OPS(BY_CPU_DECL)
+#undef BY_CPU_DECL
 
-/* The kernels' view of a weight and of a tensor's rows (columns from `col` on). */
-by_mm_weight by_cpu_mm_weight(const by_weight *w);
-by_mm_src by_cpu_mm_src(const by_tensor *x, int64_t col);
-
-/* Runs body over [0, n): on the caller alone when `work` (multiply-adds or so) is little, since waking threads costs more. */
-typedef void by_cpu_body(void *arg, int64_t begin, int64_t end, int32_t worker);
-void by_cpu_for(by_device *dev, int64_t n, int64_t chunk, double work, by_cpu_body *body, void *arg);
-
-/* Cuts memory for one operator call out of the device's scratch: add sizes, reserve once, then take in the same order. */
-typedef struct by_cpu_carve {
-    uint8_t *base;
-    size_t at;
-} by_cpu_carve;
-static inline size_t by_cpu_carve_add(by_cpu_carve *c, size_t n) {
-    size_t off = c->at;
-    c->at += (n + 63) & ~(size_t)63;
-    return off;
+/* Pieces of one scratch block: add up the sizes first, then take them in the same order. All 64-byte aligned. */
+typedef struct by_cpu_scratch {
+    uint8_t *at;
+    size_t bytes;
+} by_cpu_scratch;
+static inline size_t by_cpu_round64(size_t n) { return (n + 63) / 64 * 64; }
+static inline void by_cpu_want(by_cpu_scratch *s, size_t n) { s->bytes = by_add_size(s->bytes, by_cpu_round64(n)); }
+static inline void *by_cpu_take(by_cpu_scratch *s, size_t n) {
+    uint8_t *p = s->at;
+    s->at += by_cpu_round64(n);
+    return p;
 }
+by_status by_cpu_begin(by_cpu_scratch *s, by_device *dev, by_err *err);
+/* The same in memory that by_cpu_begin does not touch. */
+by_status by_cpu_begin_side(by_cpu_scratch *s, by_device *dev, by_err *err);
+
+/* Work below this many multiply-adds (or bytes moved) is not worth waking other threads for. */
+#define BY_CPU_SMALL_WORK 20000
+/* The pool, or NULL (one thread) for little work. */
+static inline by_pool *by_cpu_pool(const by_device *dev, double work) { return work < BY_CPU_SMALL_WORK ? NULL : dev->pool; }
+
+/* A weight tensor as the kernels see it; a tensor of x. */
+by_mm_weight by_cpu_weight(const by_weight *w);
+by_mm_type by_cpu_x_type(by_dtype t);
+/* Columns [c, c + ...) of row 0 of x. */
+by_mm_src by_cpu_src(const by_tensor *x, int64_t c);
 
 #endif
