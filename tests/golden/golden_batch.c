@@ -145,27 +145,21 @@ static bool same(const by_json *a, const by_json *b) {
     return false;
 }
 
-static bool is_firm(const text_case *c) {
-    const by_json *firm = member(c->row, "firm");
-    for (uint32_t i = 0; i < firm->n; i++)
-        if (by_str_eqz(by_json_at(firm, i)->v.s, "deployed")) return true;
-    return false;
-}
-
-static void compare(const text_case *c, const by_json *row, int *n_bad, int *n_firm) {
+/* In exact numerics every text is certain (the smallest lead of a winner is 0.086). In deployed numerics the texts that the
+ * reference calls firm are not: on this machine AVX-512 sums turn one of 24 at a lead of 2.8, AVX2 sums turn none. */
+static void compare(const text_case *c, const by_json *row, int *n_bad) {
     const by_json *response = member(row, "response"), *body = member(response, "body");
     if (member(response, "status_code")->v.i != 200) fail_msg("%s: status %d", c->id, (int)member(response, "status_code")->v.i);
     const by_json *want = expected_answer(c), *usage = member(body, "usage"), *want_usage = member(want, "usage");
     bool good = same(member(body, "choices"), member(want, "choices"));
     good = good && same(member(usage, "completion_tokens"), member(want_usage, "completion_tokens"));
     if (!same(member(usage, "prompt_tokens"), member(want_usage, "prompt_tokens"))) fail_msg("%s: another prompt", c->id);
-    *n_firm += is_firm(c);
     if (good) return;
     by_buf b = {0};
     by_json_write(&b, member(body, "choices"), BY_JSON_COMPACT);
-    print_error("%s: another answer%s: %s\n", c->id, is_firm(c) ? "" : " (allowed: a near tie)", by_buf_z(&b));
+    print_error("%s: another answer: %s\n", c->id, by_buf_z(&b));
     by_buf_deinit(&b);
-    *n_bad += is_firm(c);
+    ++*n_bad;
 }
 
 static void answers_are_those_of_the_reference(void **state) {
@@ -176,13 +170,13 @@ static void answers_are_those_of_the_reference(void **state) {
                       (int)body_of(&cases[i]).len, body_of(&cases[i]).ptr);
     const char *out = by_temp_path("results.jsonl");
     by_process_opts opts = {.input = in.ptr, .input_bytes = in.len, .limit_s = 3600};
-    by_process_result r = by_bathyc(&opts, "batch", "-i", "-", "-o", out, "--honour-sampling", NULL);
+    by_process_result r = by_bathyc(&opts, "batch", "-i", "-", "-o", out, "--honour-sampling", "--numerics", "exact", NULL);
     if (r.exit_code != 0) {
         by_process_print(&r);
         fail();
     }
     assert_int_equal(r.out_bytes, 0);
-    int n_bad = 0, n_rows = 0, n_firm = 0;
+    int n_bad = 0, n_rows = 0;
     by_lines *l = by_lines_open(out);
     by_str line;
     while (by_lines_next(l, &line)) {
@@ -193,11 +187,10 @@ static void answers_are_those_of_the_reference(void **state) {
         if (!c || c->answered) fail_msg("a row too many: %.*s", BY_STR_ARG(line));
         c->answered = true;
         n_rows++;
-        compare(c, row, &n_bad, &n_firm);
+        compare(c, row, &n_bad);
     }
     by_lines_close(l);
     assert_int_equal(n_rows, n_cases);
-    assert_true(n_firm >= n_cases / 2);
     assert_int_equal(n_bad, 0);
     by_process_free(&r);
     by_buf_deinit(&in);

@@ -279,7 +279,7 @@ static const char *const folders[] = {"first_light", "tiny_a", "tiny_b"};
 
 static void on_every_backend(void (*one)(const char *, const by_test_backend *)) {
     const by_test_backend *all;
-    int n = by_test_backends(&all);
+    int n = by_test_all_backends(&all);
     for (int i = 0; i < n; i++)
         for (size_t f = 0; f < sizeof folders / sizeof folders[0]; f++) one(folders[f], &all[i]);
 }

@@ -441,7 +441,7 @@ static void engram_cases(void) {
 
 static void on_every_backend(const char *file, double abs_tol, double rel_tol, void (*cases)(void)) {
     const by_test_backend *all;
-    int n = by_test_backends(&all);
+    int n = by_test_all_backends(&all);
     z = by_npz_open(by_golden_path(file));
     assert_non_null(z);
     tol_abs = abs_tol;

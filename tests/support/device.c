@@ -18,14 +18,25 @@ static void die(const char *what, const by_err *err) {
 }
 
 int by_test_backends(const by_test_backend **out) {
-    static by_test_backend all[2 + BY_ISA_N] = {{BY_BACKEND_REF, NULL, "ref"}, {BY_BACKEND_GUARD, NULL, "guard"}};
-    static const char *const names[BY_ISA_N] = {"cpu-ref", "cpu-neon", "cpu-avx2", "cpu-avx512", "cpu-avx512bf16", "cpu-amx"};
-    int n = 2;
+    static const by_test_backend all[] = {
+        {BY_BACKEND_REF, NULL, "ref"},
+        {BY_BACKEND_GUARD, NULL, "guard"},
+        {BY_BACKEND_CPU, NULL, "cpu"},
+    };
+    *out = all;
+    return sizeof all / sizeof all[0];
+}
+
+int by_test_all_backends(const by_test_backend **out) {
+    static by_test_backend all[3 + BY_ISA_N];
+    const by_test_backend *first;
+    int n = by_test_backends(&first);
     by_cpu cpu;
     by_cpu_detect(&cpu);
-    for (int isa = BY_ISA_REF + 1; isa < BY_ISA_N; isa++)
-        if (by_isa_includes(cpu.isa, (by_isa)isa)) all[n++] = (by_test_backend){BY_BACKEND_CPU, by_isa_name((by_isa)isa), names[isa]};
-    if (n == 2) all[n++] = (by_test_backend){BY_BACKEND_CPU, NULL, "cpu"};
+    memcpy(all, first, (size_t)n * sizeof *all);
+    for (int i = BY_ISA_REF + 1; i < BY_ISA_N; i++)
+        if ((by_isa)i != cpu.isa && by_isa_includes(cpu.isa, (by_isa)i))
+            all[n++] = (by_test_backend){BY_BACKEND_CPU, by_isa_name((by_isa)i), by_isa_name((by_isa)i)};
     *out = all;
     return n;
 }

@@ -4,13 +4,16 @@
 
 #include "ops/ops.h"
 
-/* Backends that every operator test runs on: ref, guard, and cpu at each instruction set of this machine. */
+/* Backends that tests run on. */
 typedef struct by_test_backend {
     by_backend backend;
     const char *isa; /* NULL = best */
     const char *name;
 } by_test_backend;
+/* ref, guard and cpu with its best instruction set. */
 int by_test_backends(const by_test_backend **out);
+/* These, and cpu with each lower instruction set of this machine. */
+int by_test_all_backends(const by_test_backend **out);
 
 /* Opens or ends the program. */
 by_device *by_test_device(const by_test_backend *b, int32_t n_threads);

@@ -328,7 +328,8 @@ VEC void scores_tile(float *s, int64_t lds, const float *q, int64_t ldq, const f
     }
     VEC_UNROLL for (int i = 0; i < H * K; i += 4) {
         float sum[4];
-        v_sum4(sum, acc[i], i + 1 < H * K ? acc[i + 1] : acc[i], i + 2 < H * K ? acc[i + 2] : acc[i], i + 3 < H * K ? acc[i + 3] : acc[i]);
+        v_sum4(sum, acc[i], i + 1 < H * K ? acc[i + 1] : acc[i], i + 2 < H * K ? acc[i + 2] : acc[i],
+               i + 3 < H * K ? acc[i + 3] : acc[i]);
         VEC_UNROLL for (int j = 0; j < 4; j++)
             if (i + j < H * K) s[(i + j) / K * lds + (i + j) % K] = sum[j] * scale;
     }
@@ -396,7 +397,8 @@ static void head_sum_rows(float *score, const float *s, int64_t lds, const float
 #define BY_VEC_TABLE(set)                                                                                              \
     {.isa = set, .load = load_row, .store = store_row, .round = round_row, .rec_load = rec_load, .rec_store = rec_store, \
      .dot = dot_rows, .norm = norm_row, .rotate = rotate_row, .mix = mix_rows, .write_back = write_back_rows,          \
-     .add_scaled = add_scaled_row, .swiglu = swiglu_row, .softplus_root = softplus_root_row, .dot4 = dot4_rows, .scores = scores_rows,                     \
+     .add_scaled = add_scaled_row, .swiglu = swiglu_row, .softplus_root = softplus_root_row, .dot4 = dot4_rows,             \
+    .scores = scores_rows,                                                                                                 \
      .softmax = softmax_row, .values = values_rows, .head_sum = head_sum_rows}
 
 #endif
