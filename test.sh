@@ -3,7 +3,8 @@
 #
 #   ./test.sh              release build with gcc, all tests (operators on ref, cpu and guard); a build with clang, whose
 #                          warnings fail; the ARM operators under emulation
-#   ./test.sh --sanitize   the suite under AddressSanitizer + UndefinedBehaviorSanitizer, then under ThreadSanitizer
+#   ./test.sh --sanitize   the suite under AddressSanitizer + UndefinedBehaviorSanitizer, then what uses threads under
+#                          ThreadSanitizer
 #   ./test.sh --quick      only the first part, without long property runs
 #
 # The last line is `N passed, N failed, N skipped`; the exit code is 0 only when nothing failed.
@@ -13,9 +14,9 @@ BY_ROOT=$(cd "$(dirname "$0")" && pwd)
 . "$BY_ROOT/tools/setup.sh"
 cd "$BY_ROOT" || exit 1
 jobs=${BY_JOBS:-$(nproc)}
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 wrap=
 mode=${1:-all}
-case $mode in all | --sanitize | --quick) ;; *) sed -n '2,11p' "$0"; exit 2 ;; esac
+case $mode in all | --sanitize | --quick) ;; *) sed -n '2,12p' "$0"; exit 2 ;; esac
 
 # count NAME OK: one more test of the script's own
 count() {
@@ -44,7 +45,7 @@ run_tests() {
     shift
     by_say "tests: $dir${BY_TEST_SCALE:+ (property tests at $BY_TEST_SCALE %)}"
     rm -f "$report"
-    (cd "$dir" && ctest --output-on-failure --no-tests=error -j "$jobs" --output-junit junit.xml "$@")
+    (cd "$dir" && $wrap ctest --output-on-failure --no-tests=error -j "$jobs" --output-junit junit.xml "$@")
     if [ ! -s "$report" ]; then
         count "ctest in $dir" 1
         return
@@ -72,10 +73,16 @@ if ! by_setup "${groups[@]}"; then
 fi
 
 if [ "$mode" = --sanitize ]; then
-    export BY_TEST_SCALE=${BY_TEST_SCALE:-20}
+    export BY_TEST_SCALE=${BY_TEST_SCALE:-10}
     build debug -DBATHYC_TESTS=ON "$(werror gcc)" && run_tests build-debug -LE "gpu|slow"
-    BY_TEST_SCALE=$((BY_TEST_SCALE / 2)) # ThreadSanitizer is slower still
-    build tsan -DBATHYC_TESTS=ON "$(werror gcc)" && run_tests build-tsan -LE "gpu|slow"
+    # ThreadSanitizer is slower still and looks for one kind of fault: what uses threads runs under it, shortened. It needs the
+    # addresses of old: with many random bits in them its runtime refuses to start now and then.
+    BY_TEST_SCALE=5
+    if build tsan -DBATHYC_TESTS=ON "$(werror gcc)"; then
+        setarch -R true 2>/dev/null && wrap="setarch -R"
+        run_tests build-tsan -R "^(test_pool|test_solo|test_capi|test_tok|golden_ops|prop_engine)$"
+        wrap=
+    fi
 else
     [ "$mode" = --quick ] && export BY_TEST_SCALE=${BY_TEST_SCALE:-20}
     build release -DBATHYC_TESTS=ON "$(werror gcc)" && run_tests build -LE "gpu|slow"

@@ -1,5 +1,8 @@
 # libbathyc.so: the C API of include/bathyc with everything below it inside; only its bathyc_ names are visible. And the examples
-# of its use, in build/examples/.
+# of its use, in build/examples/. Not for a cross build, which links statically.
+if(CMAKE_CROSSCOMPILING)
+  return()
+endif()
 file(WRITE ${CMAKE_BINARY_DIR}/bathyc.map "{ global: bathyc_*; local: *; };\n")
 add_library(bathyc_shared SHARED $<TARGET_OBJECTS:by_capi>)
 set_target_properties(bathyc_shared PROPERTIES OUTPUT_NAME bathyc VERSION ${PROJECT_VERSION} SOVERSION 0 LINKER_LANGUAGE C)

@@ -478,9 +478,8 @@ static int close_all(void **state) {
     return 0;
 }
 
-int main(int argc, char **argv) {
+int main(void) {
     rng = by_test_rng(20261130);
-    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streams_and_whole_answers_count_alike),
         cmocka_unit_test(a_long_prompt_gives_the_same_cold_warm_and_in_company),
