@@ -14,6 +14,7 @@ struct by_mem {
     size_t bytes;
     size_t map_bytes; /* > 0: own mapping of this size (guard) */
     bool imported;
+    bool packed;     /* cuda: holds FP4 weights in the order that its matrix kernels want; the host no longer reads it */
     void *view;      /* host copy of a by_mem_view, devices with their own memory */
     size_t view_bytes;
     by_mem *next, **link;

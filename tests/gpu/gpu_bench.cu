@@ -71,7 +71,8 @@ static void line(const char *name, double us, double bytes, double flops) {
 }
 
 __global__ void fill_kernel(unsigned char *p, size_t n, uint32_t lo, uint32_t hi, uint32_t seed) {
-    for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n / 4; i += static_cast<size_t>(gridDim.x) * blockDim.x) {
+    size_t first = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x, step = static_cast<size_t>(gridDim.x) * blockDim.x;
+    for (size_t i = first; i < n / 4; i += step) {
         uint32_t v = 0;
         for (int k = 0; k < 4; k++) {
             uint64_t x = (i * 4 + k + seed) * 0x9e3779b97f4a7c15ull;
@@ -84,7 +85,8 @@ __global__ void fill_kernel(unsigned char *p, size_t n, uint32_t lo, uint32_t hi
     }
 }
 __global__ void fill_float_kernel(unsigned char *p, size_t n, int bf16, uint32_t seed, float scale) {
-    for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n; i += static_cast<size_t>(gridDim.x) * blockDim.x) {
+    size_t first = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x, step = static_cast<size_t>(gridDim.x) * blockDim.x;
+    for (size_t i = first; i < n; i += step) {
         uint64_t x = (i + seed) * 0x9e3779b97f4a7c15ull;
         x ^= x >> 29, x *= 0xbf58476d1ce4e5b9ull, x ^= x >> 32;
         float f = (static_cast<float>(x & 0xffff) + static_cast<float>(x >> 16 & 0xffff) - 65535.0f) * scale / 32768.0f;
@@ -99,14 +101,15 @@ static by_tensor make(by_dtype t, int64_t rows, int64_t cols, uint32_t lo = 0, u
     by_mem *m = nullptr;
     MUST(by_mem_alloc(&m, dev, n, err));
     made.push_back(m);
-    if (t == BY_F32 || t == BY_BF16)
-        fill_float_kernel<<<1024, 256, 0, c->stream>>>(m->ptr, static_cast<size_t>(rows * cols), t == BY_BF16, seed,
-                                                       1.0f);
+    size_t values = static_cast<size_t>(rows * cols);
+    if (t == BY_F32 || t == BY_BF16) fill_float_kernel<<<1024, 256, 0, c->stream>>>(m->ptr, values, t == BY_BF16, seed, 1.0f);
     else fill_kernel<<<1024, 256, 0, c->stream>>>(m->ptr, n, lo, hi, seed);
     seed += 77777;
     return by_tensor_make(m, 0, t, rows, cols);
 }
-static void put(by_tensor t, const std::vector<int32_t> &v) { MUST(by_mem_write(t.mem, 0, v.data(), v.size() * 4, err)); }
+static void put(by_tensor t, const std::vector<int32_t> &v) {
+    MUST(by_mem_write(t.mem, 0, v.data(), v.size() * 4, err));
+}
 static by_tensor a8(int64_t rows, int64_t cols) {
     by_tensor f = make(BY_F32, rows, cols), x = make(BY_A8, rows, cols);
     by_act8_args a = {f, x};
@@ -116,14 +119,15 @@ static by_tensor a8(int64_t rows, int64_t cols) {
 static by_weight fp8(int64_t n, int64_t k) { return {make(BY_FP8_TILE, n, k), make(BY_U8, (n + 31) / 32, k / 32, 112, 118)}; }
 static by_weight fp4(int64_t n, int64_t k) { return {make(BY_FP4_ROW, n, k), make(BY_U8, n, k / 32, 117, 122)}; }
 static void free_all() {
-    MUST([](by_err *err) { (void)err; return cudaStreamSynchronize(c->stream) == cudaSuccess ? BY_OK : BY_EDEVICE; }(err));
+    CHECK(cudaStreamSynchronize(c->stream));
     for (by_mem *m : made) by_mem_free(m);
     made.clear();
 }
 
 __global__ void read_kernel(const uint4 *p, size_t n, uint32_t *out) {
     uint32_t s = 0;
-    size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) * 8 + threadIdx.x, step = static_cast<size_t>(gridDim.x) * blockDim.x * 8;
+    size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) * 8 + threadIdx.x;
+    size_t step = static_cast<size_t>(gridDim.x) * blockDim.x * 8;
     for (; i < n; i += step) {
 #pragma unroll
         for (int k = 0; k < 8; k++) {
@@ -150,8 +154,8 @@ static void ceilings() {
     }
     typedef int (*create_fn)(void **);
     typedef int (*stream_fn)(void *, cudaStream_t);
-    typedef int (*gemm_fn)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int,
-                           int, const void *, void *, int, int, int, int);
+    typedef int (*gemm_fn)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int,
+                           const void *, void *, int, int, int, int);
     create_fn create = reinterpret_cast<create_fn>(dlsym(lib, "cublasCreate_v2"));
     stream_fn set_stream = reinterpret_cast<stream_fn>(dlsym(lib, "cublasSetStream_v2"));
     gemm_fn gemm = reinterpret_cast<gemm_fn>(dlsym(lib, "cublasGemmEx"));
@@ -172,7 +176,9 @@ static void ceilings() {
 
 static void gemm_section() {
     static const struct { const char *name; int64_t k, n; } shapes[] = {
-        {"5120 -> 1792 (wq_a, wkv)", 5120, 1792}, {"1280 -> 32768 (wq_b)", 1280, 32768}, {"8192 -> 5120 (wo_b)", 8192, 5120},
+        {"5120 -> 1792 (wq_a, wkv)", 5120, 1792},
+        {"1280 -> 32768 (wq_b)", 1280, 32768},
+        {"8192 -> 5120 (wo_b)", 8192, 5120},
         {"5120 -> 4608 (shared w1, w3)", 5120, 4608}, {"2304 -> 5120 (shared w2)", 2304, 5120}};
     printf("\nFP8 x A8, 32x32 scales (image of the activations included)\n");
     for (auto &s : shapes) {
@@ -234,7 +240,8 @@ static void moe_section() {
                 by_moe_args a = {x, idx, w, e.data(), E, with ? &shared : nullptr, y, I, 10, true};
                 MUST(by_op_moe(dev, &a, err));
             });
-            double bytes = n_used * 3.0 * D * I * (0.5 + 1.0 / 32) + with * 3.0 * D * I + T * k * (D + 5.0 * I + 2 * D) + 2.0 * T * D;
+            double bytes = n_used * 3.0 * D * I * (0.5 + 1.0 / 32) + with * 3.0 * D * I;
+            bytes += T * k * (D + 5.0 * I + 2 * D) + 2.0 * T * D;
             char name[96];
             snprintf(name, sizeof name, "moe%s T %d, %d experts used", with ? " + shared" : "", static_cast<int>(T), n_used);
             line(name, us, bytes, 2.0 * 3 * D * I * static_cast<double>(T) * (k + with));
@@ -265,8 +272,9 @@ static void attention_section() {
         int n = B <= 32 ? 131072 : 32768, blocks = n / 128;
         by_batch b = decode_batch(B, n - 1, blocks);
         int64_t block = 128 * 288;
-        by_tensor pool = make(BY_U8, static_cast<int64_t>(B) * blocks + 1, block, 0x20, 0x3f), ring = make(BY_U8, B, 134 * 528, 0x60, 0x78);
-        by_tensor kv = make(BY_U8, B, 528, 0x60, 0x78), q = make(BY_BF16, B, 64 * 512), cs = make(BY_F32, B, 64), sink = make(BY_F32, 1, 64);
+        by_tensor pool = make(BY_U8, static_cast<int64_t>(B) * blocks + 1, block, 0x20, 0x3f);
+        by_tensor ring = make(BY_U8, B, 134 * 528, 0x60, 0x78), kv = make(BY_U8, B, 528, 0x60, 0x78);
+        by_tensor q = make(BY_BF16, B, 64 * 512), cs = make(BY_F32, B, 64), sink = make(BY_F32, 1, 64);
         by_tensor o = make(BY_A8, B, 64 * 512), sel = make(BY_I32, B, 513);
         std::vector<int32_t> s;
         for (int i = 0; i < B; i++) {
@@ -279,8 +287,8 @@ static void attention_section() {
         for (int entries = 1; entries >= 0; entries--) {
             double us = timed([&] {
                 by_attention_args a = {};
-                a.batch = b, a.q = q, a.cs = cs, a.kv = kv, a.ring = {ring.mem, 0, 134 * 528, 134, BY_REC_FP8},
-                a.sel = sel, a.sink = sink, a.o = o;
+                a.batch = b, a.q = q, a.cs = cs, a.kv = kv, a.sel = sel, a.sink = sink, a.o = o;
+                a.ring = {ring.mem, 0, 134 * 528, 134, BY_REC_FP8};
                 a.heads = 64, a.d = 512, a.window = 128, a.ratio = 1, a.scale = 0.0442f;
                 if (entries) a.main = {pool.mem, 0, block, 128, BY_REC_FP4};
                 MUST(by_op_attention(dev, &a, err));
@@ -301,16 +309,16 @@ static void select_section() {
         int blocks = s.n / 128;
         by_batch b = decode_batch(s.B, s.n - 1, blocks);
         int64_t block = 128 * 68;
-        by_tensor pool = make(BY_U8, static_cast<int64_t>(s.B) * blocks + 1, block, 0x78, 0x7f),
-                  q = make(BY_IX4, static_cast<int64_t>(s.B) * 32, 128, 0x78, 0x7f);
+        by_tensor pool = make(BY_U8, static_cast<int64_t>(s.B) * blocks + 1, block, 0x78, 0x7f);
+        by_tensor q = make(BY_IX4, static_cast<int64_t>(s.B) * 32, 128, 0x78, 0x7f);
         by_tensor w = make(BY_BF16, s.B, 32), sel = make(BY_I32, s.B, 513), cand = make(BY_I32, s.B, 2049);
         for (int mode : {0, 1, 2}) {
             double us = timed([&] {
                 by_index_select_args a = {};
-                a.batch = b, a.q = q, a.weights = w, a.scale = 0x1p-6f, a.keys = {pool.mem, 0, block, 128, BY_REC_IX4},
-                a.sel = sel, a.cand = cand;
-                a.mode = static_cast<by_candidates>(mode), a.heads = 32, a.d = 128, a.ratio = 1, a.topk = 512,
-                a.cand_blocks = 2048, a.cand_block_size = 8;
+                a.batch = b, a.q = q, a.weights = w, a.scale = 0x1p-6f, a.sel = sel, a.cand = cand;
+                a.keys = {pool.mem, 0, block, 128, BY_REC_IX4};
+                a.mode = static_cast<by_candidates>(mode), a.heads = 32, a.d = 128, a.ratio = 1;
+                a.topk = 512, a.cand_blocks = 2048, a.cand_block_size = 8;
                 a.round_bf16 = true, a.n_entries_max = s.n;
                 MUST(by_op_index_select(dev, &a, err));
             });
@@ -326,45 +334,27 @@ static void select_section() {
 static void rows_section() {
     printf("\nsmall operators (bytes: operands once)\n");
     const int D = 5120, m = 4;
-    by_tensor fn = make(BY_F32, 24, m * D), base = make(BY_F32, 1, 24), scale = make(BY_F32, 1, 3), norm = make(BY_BF16, 1, D);
-    by_tensor gate = make(BY_BF16, 384, D), bias = make(BY_F32, 1, 384);
+    by_tensor fn = make(BY_F32, 24, m * D), base = make(BY_F32, 1, 24), scale = make(BY_F32, 1, 3);
+    by_tensor norm = make(BY_BF16, 1, D), gate = make(BY_BF16, 384, D), bias = make(BY_F32, 1, 384);
     for (int64_t T : {1, 16, 64, 256, 4096}) {
-        by_tensor h = make(BY_BF16, T, m * D), pre = make(BY_F32, T, m), y = make(BY_BF16, T, D), q = make(BY_A8, T, D),
-                  post = make(BY_F32, T, m);
-        by_tensor comb = make(BY_F32, T, m * m), out = make(BY_BF16, T, D), idx = make(BY_I32, T, 6), w = make(BY_F32, T, 6);
-        by_tensor heads = make(BY_BF16, T, 64 * 512), cs = make(BY_F32, T, 64), next = make(BY_F32, T, m);
-        struct { const char *name; std::function<void()> f; double bytes;
-        } ops[] = {{"hc_mix",
-                    [&] {
-                        by_hc_mix_args a = {h,    pre,  fn,   base, scale, norm,   y,    q,
-                                            next, post, comb, m,    20,    1e-20f, 1e-6f};
-                        MUST(by_op_hc_mix(dev, &a, err));
-                    },
-                    T * D * 11.0 + 24.0 * m * D * 4},
-                   {"hc_post",
-                    [&] {
-                        by_hc_post_args a = {h, out, post, comb, m};
-                        MUST(by_op_hc_post(dev, &a, err));
-                    },
-                    T * D * 18.0},
-                   {"rmsnorm + act8",
-                    [&] {
-                        by_rmsnorm_args a = {out, norm, y, q, 1e-20f};
-                        MUST(by_op_rmsnorm(dev, &a, err));
-                    },
-                    T * D * 5.0},
-                   {"router",
-                    [&] {
-                        by_router_args a = {y, gate, bias, {}, {}, idx, w, 6, true, 1.5f};
-                        MUST(by_op_router(dev, &a, err));
-                    },
-                    T * D * 2.0 + 384.0 * D * 2},
-                   {"rope 64 heads",
-                    [&] {
-                        by_rope_args a = {heads, cs, 64, 512};
-                        MUST(by_op_rope(dev, &a, err));
-                    },
-                    T * 64 * 64 * 4.0}};
+        by_tensor h = make(BY_BF16, T, m * D), pre = make(BY_F32, T, m), y = make(BY_BF16, T, D), q = make(BY_A8, T, D);
+        by_tensor post = make(BY_F32, T, m), comb = make(BY_F32, T, m * m), out = make(BY_BF16, T, D);
+        by_tensor idx = make(BY_I32, T, 6), w = make(BY_F32, T, 6), next = make(BY_F32, T, m);
+        by_tensor heads = make(BY_BF16, T, 64 * 512), cs = make(BY_F32, T, 64);
+        by_hc_mix_args mix = {h, pre, fn, base, scale, norm, y, q, next, post, comb, m, 20, 1e-20f, 1e-6f};
+        by_hc_post_args back = {h, out, post, comb, m};
+        by_rmsnorm_args rms = {out, norm, y, q, 1e-20f};
+        by_router_args route = {y, gate, bias, {}, {}, idx, w, 6, true, 1.5f};
+        by_rope_args turn = {heads, cs, 64, 512};
+        struct {
+            const char *name;
+            std::function<void()> f;
+            double bytes;
+        } ops[] = {{"hc_mix", [&] { MUST(by_op_hc_mix(dev, &mix, err)); }, T * D * 11.0 + 24.0 * m * D * 4},
+                   {"hc_post", [&] { MUST(by_op_hc_post(dev, &back, err)); }, T * D * 18.0},
+                   {"rmsnorm + act8", [&] { MUST(by_op_rmsnorm(dev, &rms, err)); }, T * D * 5.0},
+                   {"router", [&] { MUST(by_op_router(dev, &route, err)); }, T * D * 2.0 + 384.0 * D * 2},
+                   {"rope 64 heads", [&] { MUST(by_op_rope(dev, &turn, err)); }, T * 64 * 64 * 4.0}};
         for (auto &o : ops) {
             char name[96];
             snprintf(name, sizeof name, "%s T %d", o.name, static_cast<int>(T));

@@ -523,7 +523,8 @@ static void test_select(int heads, int d, by_rec rec, by_dtype act, int base, in
         bool holds = true;
         for (int t = 0; t < s.T; t++) {
             int seq = t < 2 ? 0 : t < 3 ? 1 : 2, n = pos0[seq] + (t - s.row0[seq]) + 1;
-            const float *x = (const float *)(void *)sc[REF] + (int64_t)t * n_max, *y = (const float *)(void *)sc[GPU] + (int64_t)t * n_max;
+            const float *x = (const float *)(void *)sc[REF] + (int64_t)t * n_max;
+            const float *y = (const float *)(void *)sc[GPU] + (int64_t)t * n_max;
             for (int i = 0; i < n && base < 5000; i++) {
                 if (isinf(x[i]) && x[i] == y[i]) continue;
                 worst = fmax(worst, fabs((double)x[i] - (double)y[i])), top = fmax(top, fabs((double)x[i]));
@@ -549,8 +550,8 @@ static void test_select(int heads, int d, by_rec rec, by_dtype act, int base, in
     }
     free_all();
 }
-static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec main, int base, int topk, bool entries,
-                           bool all) { /* all: with a lowest visible position */
+static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec main, int base, int topk,
+                           bool entries, bool lowest_set) {
     int32_t rows[3] = {1, 5, 2}, pos0[3] = {base, 0, base / 2 + 61};
     int per = 32, n_blocks = (base + 70) / per + 2, window = 128;
     step s = make_step(3, rows, pos0, n_blocks);
@@ -574,7 +575,7 @@ static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec ma
         by_attention_args a = {.batch = s.b[i], .q = q.t[i], .cs = cs.t[i], .kv = kv.t[i],
                                .ring = {ring.t[i].mem, 0, slot, 134, win}, .sel = sl.t[i], .sink = sink.t[i], .o = o.t[i],
                                .heads = heads, .d = d, .window = window, .ratio = 1, .scale = 1.0f / sqrtf((float)d)};
-        if (all) a.from = from.t[i];
+        if (lowest_set) a.from = from.t[i];
         if (entries) a.main = (by_pages){pool.t[i].mem, 0, block, per, main};
         MUST(by_op_attention(dev[i], &a, err));
     }

@@ -104,12 +104,20 @@ static void cuda_free(by_mem *m) {
     else cudaFree(m->ptr);
 }
 
+/* The host has no business with weights that the kernels have rearranged. */
+static by_status refuse_packed(const by_mem *m, by_err *err) {
+    if (!m->packed) return BY_OK;
+    return BY_FAIL(err, BY_EUNSUPPORTED, "cuda: access to weights that were rearranged for the matrix kernels");
+}
+
 static by_status cuda_write(by_mem *m, size_t off, const void *src, size_t n, by_err *err) {
+    BY_TRY(refuse_packed(m, err));
     return upload(by_cuda_of(m->dev), m->ptr + off, src, n, err);
 }
 
 static by_status cuda_read(void *dst, const by_mem *m, size_t off, size_t n, by_err *err) {
     by_cuda *c = by_cuda_of(m->dev);
+    BY_TRY(refuse_packed(m, err));
     c->syncs++;
     BY_CUDA_TRY(err, cudaMemcpyAsync(c->flags_host, c->flags, 4, cudaMemcpyDeviceToHost, c->stream));
     if (n) BY_CUDA_TRY(err, cudaMemcpyAsync(dst, m->ptr + off, n, cudaMemcpyDeviceToHost, c->stream));
@@ -120,11 +128,14 @@ static by_status cuda_read(void *dst, const by_mem *m, size_t off, size_t n, by_
 }
 
 static by_status cuda_zero(by_mem *m, size_t off, size_t n, by_err *err) {
+    BY_TRY(refuse_packed(m, err));
     if (n) BY_CUDA_TRY(err, cudaMemsetAsync(m->ptr + off, 0, n, by_cuda_of(m->dev)->stream));
     return BY_OK;
 }
 
 static by_status cuda_copy(by_mem *dst, size_t dst_off, const by_mem *src, size_t src_off, size_t n, by_err *err) {
+    BY_TRY(refuse_packed(src, err));
+    BY_TRY(refuse_packed(dst, err));
     if (n)
         BY_CUDA_TRY(err, cudaMemcpyAsync(dst->ptr + dst_off, src->ptr + src_off, n, cudaMemcpyDefault,
                                          by_cuda_of(dst->dev)->stream));

@@ -219,7 +219,7 @@ static by_status launch_split(by_cuda *c, gemm_args &g, int split, by_err *err) 
  * full; how, depends on the weights alone, so that these calls agree bit for bit. Above, and always when batch invariance
  * is asked for, one block sums all of k. Where a block multiplies 256 tokens, two share the images. */
 template <int WT> static by_status launch_any(by_cuda *c, gemm_args &g, int tiles, by_err *err) {
-    int T = g.T, pairs = (tiles + 1) / 2, split = c->batch_invariant ? 1 : c->sms / pairs;
+    int T = g.T, pairs = (tiles + 1) / 2, split = c->batch_invariant ? 1 : 2 * c->sms / pairs;
     constexpr int U = WT == W_BF16 ? 1 : 2;
     split = split > 8 ? 8 : split;
     while (split > g.K / 128) split--;
@@ -293,6 +293,7 @@ by_status by_cuda_matmul(by_device *dev, const by_matmul_args *a, by_err *err) {
     if (fp8) return tensor_core(c, a, BY_FP8_TILE, err);
     if (bf16) return tensor_core(c, a, BY_BF16, err);
     for (int i = 0; i < a->n_parts; i++) {
+        if (a->part[i].w.w.mem->packed) return BY_FAIL(err, BY_EUNSUPPORTED, "cuda: matmul with the FP4 weights of experts");
         plain_view v = {view_of(a->x), view_of(a->part[i].w.w), view_of(a->part[i].w.scale), view_of(a->part[i].y), a->groups};
         dim3 grid(static_cast<unsigned>((v.w.rows + 7) / 8), static_cast<unsigned>(a->x.rows));
         plain_matmul_kernel<<<grid, 256, 0, c->stream>>>(v);

@@ -315,25 +315,45 @@ static by_status moe_launch(by_cuda *c, const moe_args &a, unsigned tiles, by_er
     unsigned up_tiles = static_cast<unsigned>((a.I + GROUPS * 32 - 1) / (GROUPS * 32));
     unsigned down_tiles = static_cast<unsigned>((a.D + GROUPS * 64 - 1) / (GROUPS * 64));
     /* many tokens: neighbouring tiles of an expert share the images */
-    int up_peers = BT < 64 ? 1 : up_tiles % 4 == 0 ? 4 : up_tiles % 2 == 0 ? 2 : 1;
-    int down_peers = BT < 64 ? 1 : down_tiles % 4 == 0 ? 4 : down_tiles % 2 == 0 ? 2 : 1;
-    BY_CUDA_TRY(err, by_cuda_chain(c, up, dim3(up_tiles, tiles), shape::THREADS, shape::BYTES, up_peers, a));
-    BY_CUDA_TRY(err, by_cuda_chain(c, down, dim3(down_tiles, tiles), shape::THREADS, shape::BYTES, down_peers, a));
+    constexpr int peers = BT < 64 ? 1 : 4;
+    up_tiles = (up_tiles + peers - 1) / peers * peers;
+    down_tiles = (down_tiles + peers - 1) / peers * peers;
+    BY_CUDA_TRY(err, by_cuda_chain(c, up, dim3(up_tiles, tiles), shape::THREADS, shape::BYTES, peers, a));
+    BY_CUDA_TRY(err, by_cuda_chain(c, down, dim3(down_tiles, tiles), shape::THREADS, shape::BYTES, peers, a));
     return BY_OK;
 }
 
 /* Tokens of a tile, from the mean number of rows of an expert. */
 static int moe_bt(int64_t rows, int64_t experts) {
     int64_t mean = (rows + experts - 1) / experts;
-    return mean <= 2 ? 8 : mean <= 8 ? 16 : mean <= 20 ? 32 : 128;
+    return mean <= 2 ? 8 : mean <= 8 ? 16 : mean <= 20 ? 32 : mean <= 88 ? 96 : 128;
 }
 template <int WT> static by_status moe_products(by_cuda *c, const moe_args &a, int bt, unsigned tiles, by_err *err) {
     switch (bt) {
     case 8: return moe_launch<WT, 2, 1, 8, 3, 5>(c, a, tiles, err);
     case 16: return moe_launch<WT, 2, 1, 16, 3, 4>(c, a, tiles, err);
     case 32: return moe_launch<WT, 2, 1, 32, 3, 3>(c, a, tiles, err);
-    default: return moe_launch<WT, 1, 2, 128, 4, 1>(c, a, tiles, err);
+    case 96: /* three warpgroups: what fits beside 96 tokens' sums */
+        if constexpr (WT == W_FP4) return moe_launch<WT, 1, 3, 96, 5, 1>(c, a, tiles, err);
+        break;
+    default: break;
     }
+    return moe_launch<WT, 1, 2, 128, 4, 1>(c, a, tiles, err);
+}
+
+__global__ void pack_kernel(uint32_t *w, int64_t n) {
+    int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+    if (i < n) w[i] = pack_fp4(w[i]);
+}
+/* Rearranges a weight that fills its buffer, once. */
+static by_status pack(by_cuda *c, const by_weight &w, by_err *err) {
+    by_mem *m = w.w.mem;
+    if (m->packed) return BY_OK;
+    int64_t n = static_cast<int64_t>(m->bytes / 4);
+    pack_kernel<<<static_cast<unsigned>((n + 255) / 256), 256, 0, c->stream>>>(reinterpret_cast<uint32_t *>(m->ptr), n);
+    BY_CUDA_LAUNCHED(err, "pack");
+    m->packed = true;
+    return BY_OK;
 }
 
 /* Device copy of a layer's expert table, made at its first use and dropped when any memory of the device is freed. */
@@ -352,6 +372,13 @@ static by_status expert_table(by_cuda *c, const by_moe_args *a, const expert_vie
         view w1 = view_of(e->w1.w), w3 = view_of(e->w3.w), w2 = view_of(e->w2.w), s1 = view_of(e->w1.scale),
              s3 = view_of(e->w3.scale), s2 = view_of(e->w2.scale);
         assert(w1.stride == w3.stride && s1.stride == s3.stride);
+        by_status status = pack(c, e->w1, err);
+        if (status >= 0) status = pack(c, e->w3, err);
+        if (status >= 0) status = pack(c, e->w2, err);
+        if (status < 0) {
+            by_free(host);
+            return status;
+        }
         host[i] = {w1.p, w3.p, w2.p, s1.p, s3.p, s2.p, w1.stride, w2.stride, s1.stride, s2.stride};
     }
     void *device = nullptr;
@@ -370,6 +397,7 @@ static bool whole(const by_weight &w, by_dtype dtype) {
     uintptr_t at = reinterpret_cast<uintptr_t>(w.w.mem->ptr + w.w.off) | static_cast<uintptr_t>(w.w.stride);
     uintptr_t s = reinterpret_cast<uintptr_t>(w.scale.mem->ptr + w.scale.off) | static_cast<uintptr_t>(w.scale.stride);
     uintptr_t k = dtype == BY_FP4_ROW ? 256 : 128, word = dtype == BY_FP4_ROW ? 8 : 4;
+    if (dtype == BY_FP4_ROW && (w.w.off != 0 || static_cast<size_t>(w.w.rows * w.w.stride) != w.w.mem->bytes)) return false;
     return w.w.dtype == dtype && at % 16 == 0 && s % word == 0 && static_cast<uintptr_t>(w.w.cols) % k == 0;
 }
 /* Whether the tensor cores can run this call; experts of a layer are alike, so the first and last stand for all. */

@@ -4,6 +4,7 @@
 
 struct plain_expert {
     view w[3], s[3]; /* w1, w3, w2 */
+    int packed[3];   /* FP4 as the matrix kernels have rearranged it, see cuda_gemm.cuh */
 };
 struct moe_plain_view {
     view x, idx, weight, y;
@@ -14,8 +15,21 @@ struct moe_plain_view {
     bool quant;
 };
 
-__device__ static float any_weight(const view &w, const view &s, int64_t n, int k) {
+/* Nibble n of a rearranged word. */
+__device__ static uint32_t packed_nibble(uint32_t w, int n) {
+    uint32_t h = w >> n / 4 * 16;
+    switch (n % 4) {
+    case 0: return (h >> 12 & 8) | (h >> 6 & 7);
+    case 1: return (h >> 9 & 8) | (h >> 3 & 7);
+    case 2: return (h >> 6 & 8) | (h & 7);
+    default: return (h >> 11 & 8) | (h >> 11 & 4) | (h >> 10 & 3);
+    }
+}
+__device__ static float any_weight(const plain_expert &e, int which, int64_t n, int k) {
+    const view &w = e.w[which], &s = e.s[which];
     const unsigned char *p = w.row(n);
+    if (e.packed[which])
+        return e2m1_value(packed_nibble(reinterpret_cast<const uint32_t *>(p)[k / 8], k % 8)) * ue8m0_value(s.row(n)[k / 32]);
     switch (w.dtype) {
     case BY_FP8_TILE: return e4m3_value(p[k]) * ue8m0_value(s.row(n / 32)[k / 32]);
     case BY_FP4_ROW: return e2m1_value(p[k / 2] >> (k & 1) * 4 & 15) * ue8m0_value(s.row(n)[k / 32]);
@@ -35,7 +49,7 @@ __global__ void moe_plain_up_kernel(moe_plain_view a) {
         int which = i / 32, c = c0 + i % 32;
         float s = 0;
         for (int j = lane; c < inner && j < D; j += 32)
-            s = fmaf(value_at(a.x.dtype, x, D, j), any_weight(e.w[which], e.s[which], c, j), s);
+            s = fmaf(value_at(a.x.dtype, x, D, j), any_weight(e, which, c, j), s);
         s = warp_sum(s);
         if (lane == 0) out[which][i % 32] = round_to(a.act, s);
     }
@@ -59,7 +73,7 @@ __global__ void moe_plain_down_kernel(moe_plain_view a) {
         const plain_expert &e = a.experts[slot < a.k ? a.idx.i32(t)[slot] : a.n_experts];
         const float *h = a.h + (static_cast<int64_t>(t) * a.slots + slot) * a.inner;
         float s = 0;
-        for (int j = lane; j < e.w[0].rows; j += 32) s = fmaf(h[j], any_weight(e.w[2], e.s[2], n, j), s);
+        for (int j = lane; j < e.w[0].rows; j += 32) s = fmaf(h[j], any_weight(e, 2, n, j), s);
         sum += round_to(a.act, warp_sum(s));
     }
     if (lane == 0) store_value(a.y.dtype, a.y.row(t), n, sum);
@@ -70,6 +84,7 @@ static void describe(plain_expert *to, const by_expert *e) {
     for (int i = 0; i < 3; i++) {
         to->w[i] = view_of(w[i]->w);
         to->s[i] = view_of(w[i]->scale);
+        to->packed[i] = w[i]->w.mem->packed;
     }
 }
 

@@ -115,13 +115,16 @@ __global__ void __launch_bounds__(256) score_kernel(select_view a) {
             s[i] = pair_of_scale(at[64 + c]);
             w[m][i] = value_at(a.weights.dtype, a.weights.row(t), 0, m * 16 + i * 8 + g);
         }
-        uint32_t half[4][4];
-        expand<W_FP4>(half, &v[0].x, &v[1].x, up, up);
+        const uint32_t word[2][4] = {{v[0].x, v[0].y, v[0].z, v[0].w}, {v[1].x, v[1].y, v[1].z, v[1].w}};
 #pragma unroll
-        for (int i = 0; i < 16; i++) q[m][i / 4][i % 4] = mul_bf16x2(half[i / 4][i % 4], s[i & 1]);
-        expand<W_FP4>(half, &v[0].z, &v[1].z, up, up);
+        for (int i = 0; i < 8; i++) {
 #pragma unroll
-        for (int i = 0; i < 16; i++) q[m][4 + i / 4][i % 4] = mul_bf16x2(half[i / 4][i % 4], s[i & 1]);
+            for (int e = 0; e < 2; e++) { /* operand registers: row e, pairs of step i */
+                uint32_t x = word[e][i / 2];
+                q[m][i][e] = mul_bf16x2(i & 1 ? expand_fp4<2>(x, up) : expand_fp4<0>(x, up), s[e]);
+                q[m][i][2 + e] = mul_bf16x2(i & 1 ? expand_fp4<3>(x, up) : expand_fp4<1>(x, up), s[e]);
+            }
+        }
     }
     const int32_t *table = a.b.blocks + a.b.seq[t] * a.b.blocks_stride;
     /* 32 entries at a time: their keys are all on the way before the first is used */
