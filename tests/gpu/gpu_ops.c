@@ -308,12 +308,13 @@ static void test_matmul(int64_t T, int64_t N, int64_t K, int groups, by_dtype xt
     free_all();
 }
 /* Rows of one call against the same rows in calls of other sizes, on the device alone: bit for bit. The backend promises it
- * up to 256 rows and from 257 on (see cuda_matmul.cu). */
-static void invariance(int64_t N, int64_t K, by_dtype xt, by_dtype wt, bool few) {
-    static const int some[] = {1, 2, 8, 9, 16, 24, 32, 50, 64}, many[] = {257, 300, 600, 1100};
-    const int *sizes = few ? some : many;
-    size_t n_sizes = few ? sizeof some / sizeof *some : sizeof many / sizeof *many;
-    int64_t T = few ? 256 : 2304;
+ * up to 64 rows, from 65 to 256, and from 257 on (see cuda_matmul.cu): `range` 0, 1, 2. */
+static void invariance(int64_t N, int64_t K, by_dtype xt, by_dtype wt, int range) {
+    static const int all_sizes[3][6] = {{1, 2, 8, 9, 16, 24}, {65, 100, 70}, {257, 300, 600, 1100}};
+    static const int64_t whole[3] = {64, 256, 2304};
+    const int *sizes = all_sizes[range];
+    size_t n_sizes = range == 0 ? 6 : range == 1 ? 3 : 4;
+    int64_t T = whole[range];
     pair x = acts(xt, T, K, 1), y = make(BY_F32, T, N, NULL), z = make(BY_F32, T, N, NULL);
     wpair w = weight(wt, N, K);
     by_matmul_args a = {.x = x.t[GPU], .n_parts = 1, .groups = 1};
@@ -335,8 +336,8 @@ static void invariance(int64_t N, int64_t K, by_dtype xt, by_dtype wt, bool few)
         bad += here;
         at += sizes[s];
     }
-    NAME("invariance matmul N %d K %d %s x %s, %s rows", (int)N, (int)K, by_dtype_name(xt), by_dtype_name(wt),
-         few ? "few" : "many");
+    NAME("invariance matmul N %d K %d %s x %s, up to %d", (int)N, (int)K, by_dtype_name(xt), by_dtype_name(wt),
+         (int)T);
     verdict(name, bad == 0, (double)bad, 0);
     free(p);
     free(q);
@@ -682,11 +683,11 @@ static void all_matmuls(void) {
     test_matmul(9, 96, 64, 2, BY_F32, BY_BF16, BY_F32, false);
     test_matmul(3, 64, 96, 1, BY_A8, BY_FP4_ROW, BY_BF16, false);
     test_matmul(3, 50, 33, 1, BY_F32, BY_F32, BY_F32, false);
-    for (int few = 0; few < 2; few++) {
-        invariance(1792, 5120, BY_A8, BY_FP8_TILE, few);
-        invariance(8192, 256, BY_A8, BY_FP8_TILE, few);
-        invariance(20000, 256, BY_A8, BY_FP8_TILE, few);
-        invariance(640, 1024, BY_BF16, BY_BF16, few);
+    for (int range = 0; range < 3; range++) {
+        invariance(1792, 5120, BY_A8, BY_FP8_TILE, range);
+        invariance(8192, 256, BY_A8, BY_FP8_TILE, range);
+        invariance(20000, 256, BY_A8, BY_FP8_TILE, range);
+        invariance(640, 1024, BY_BF16, BY_BF16, range);
     }
 }
 

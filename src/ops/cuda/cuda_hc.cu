@@ -239,7 +239,7 @@ by_status by_cuda_hc_mix(by_device *dev, const by_hc_mix_args *a, by_err *err) {
              wide_row(a->y_a8, 8) && wide_row(a->norm, 16) && wide_row(a->pre, 16);
     dim3 grid(static_cast<unsigned>(chunks), static_cast<unsigned>((T + v.tokens_per_block - 1) / v.tokens_per_block));
     size_t smem = static_cast<size_t>(n) * CHUNK * 4;
-    auto part = n != 24 ? hc_part_kernel<0, 1> : T <= 64 ? hc_part_kernel<24, 1> : hc_part_kernel<24, 2>;
+    auto part = n != 24 ? hc_part_kernel<0, 1> : T > 64 && T < 1024 ? hc_part_kernel<24, 2> : hc_part_kernel<24, 1>;
     BY_TRY(by_cuda_smem(part, smem, err));
     part<<<grid, PART_WARPS * 32, smem, c->stream>>>(v);
     if (v.wide) {

@@ -216,27 +216,30 @@ static by_status launch_split(by_cuda *c, gemm_args &g, int split, by_err *err) 
 }
 
 /* Tile for T tokens and `tiles` tiles of 64 weight rows. Up to 256 tokens k is shared among blocks until the device is
- * full; how, depends on the weights alone, so that these calls agree bit for bit. Above, and always when batch invariance
- * is asked for, one block sums all of k. Where a block multiplies 256 tokens, two share the images. */
+ * full; how, depends on the weights and on which side of 64 T lies, so that calls on one side agree bit for bit. Above, and
+ * always when batch invariance is asked for, one block sums all of k. Where a block multiplies 128 tokens or more, two
+ * share the images. */
 template <int WT> static by_status launch_any(by_cuda *c, gemm_args &g, int tiles, by_err *err) {
-    int T = g.T, pairs = (tiles + 1) / 2, split = c->batch_invariant ? 1 : 2 * c->sms / pairs;
+    int T = g.T, pairs = (tiles + 1) / 2, split;
     constexpr int U = WT == W_BF16 ? 1 : 2;
-    split = split > 8 ? 8 : split;
+    if (T <= 64) split = tiles <= c->sms / 3 ? 8 : tiles <= c->sms * 5 / 4 ? 4 : tiles <= c->sms * 2 ? 2 : 1;
+    else split = T <= 256 ? c->sms / pairs : 1;
+    split = c->batch_invariant ? 1 : split > 8 ? 8 : split;
     while (split > g.K / 128) split--;
-    bool narrow = false; /* groups narrower than two blocks of 128 rows */
-    for (int i = 0; i < g.n_parts; i++) narrow |= g.part[i].group_rows != g.part[i].rows && g.part[i].group_rows % 256 != 0;
-    if (T <= 256 && split > 1) {
+    if (split > 1) {
         if (T <= 8) return launch_split<WT, U, 1, 8, 4, 4>(c, g, split, err);
         if (T <= 16) return launch_split<WT, U, 1, 16, 4, 3>(c, g, split, err);
-        if (T <= 32) return launch_split<WT, U, 2, 32, 4, 2>(c, g, split, err);
-        if (T <= 64) return launch_split<WT, 1, 2, 64, 6, 2>(c, g, split, err);
+        if (T <= 32) return launch_split<WT, U, 1, 32, 4, 3>(c, g, split, err);
+        if (T <= 64) return launch_split<WT, U, 1, 64, 4, 2>(c, g, split, err);
         if (T <= 128) return launch_split<WT, 1, 2, 128, 5, 1>(c, g, split, err);
         return launch_split<WT, 1, 2, 256, 4, 1>(c, g, split, err);
     }
     if (T <= 8) return launch<WT, U, 1, 8, 4, 4>(c, g, 1, err);
     if (T <= 16) return launch<WT, U, 1, 16, 4, 3>(c, g, 1, err);
-    if (T <= 32) return launch<WT, U, 2, 32, 4, 2>(c, g, 1, err);
-    if (T <= 64) return launch<WT, 1, 2, 64, 6, 2>(c, g, 1, err);
+    if (T <= 32) return launch<WT, U, 1, 32, 4, 3>(c, g, 1, err);
+    if (T <= 64) return launch<WT, U, 1, 64, 4, 2>(c, g, 1, err);
+    bool narrow = false; /* groups narrower than two blocks of 128 rows */
+    for (int i = 0; i < g.n_parts; i++) narrow |= g.part[i].group_rows != g.part[i].rows && g.part[i].group_rows % 256 != 0;
     int64_t wide = static_cast<int64_t>((T + 255) / 256) * pairs; /* blocks of 128 x 256 */
     if (wide >= c->sms - c->sms / 8) return launch<WT, 1, 2, 256, 4, 1>(c, g, narrow ? 1 : 2, err);
     return launch<WT, 1, 2, 128, 5, 1>(c, g, narrow ? 1 : 2, err);
