@@ -3,13 +3,20 @@
 
 #include <string.h>
 
+static bool is_special(const by_marker *m, size_t at) { return at >= m->special_from && at < m->special_to; }
+
+/* A byte of the special token and the same byte of the text around it are two symbols: "<" + "<R>" has no border. */
+static bool same_symbol(const by_marker *m, size_t a, size_t b) {
+    return m->text.ptr[a] == m->text.ptr[b] && is_special(m, a) == is_special(m, b);
+}
+
 static bool fill_borders(by_marker *m, by_arena *arena) {
     uint32_t *border = by_arena_alloc(arena, by_mul_size(m->text.len, sizeof *border));
     if (!border) return false;
     border[0] = 0;
     for (uint32_t i = 1, k = 0; i < m->text.len; i++) {
-        while (k > 0 && m->text.ptr[i] != m->text.ptr[k]) k = border[k - 1];
-        if (m->text.ptr[i] == m->text.ptr[k]) k++;
+        while (k > 0 && !same_symbol(m, i, k)) k = border[k - 1];
+        if (same_symbol(m, i, k)) k++;
         border[i] = k;
     }
     m->border = border;
@@ -43,8 +50,7 @@ void by_marker_run_begin(by_marker_run *run, const by_marker_set *set) {
 
 static bool fits(const by_marker *m, size_t at, by_text_class text_class) {
     if (text_class == BY_TEXT_ANY) return true;
-    bool special = at >= m->special_from && at < m->special_to;
-    return special == (text_class == BY_TEXT_SPECIAL);
+    return is_special(m, at) == (text_class == BY_TEXT_SPECIAL);
 }
 
 /* One byte through one automaton; true when the marker ends here. */

@@ -337,8 +337,23 @@ static void hostile_text_is_linear(void **state) {
     by_buf_deinit(&text);
 }
 
+/* deepseek-recipe 0.2.0 gives all of "<<<R>x" out as content when the dsml token is "<R>": the second "<" belongs to the
+ * token, so that it cannot be the "<" in front of it as well. */
+static void a_token_that_begins_like_the_text_before_it(void **state) {
+    (void)state;
+    by_parser *p = open_parser(&(by_parser_opts){.parse_calls = true, .dsml = BY_STR("<R>")});
+    for (const char *at = "<<<R>x"; *at; at++) push(p, (char[]){*at, 0});
+    close_parser(p);
+    assert_text(&rec.content, "<<<R>x");
+    p = open_parser(&(by_parser_opts){.parse_calls = true, .dsml = BY_STR("<R>")});
+    push(p, "a<<R>x");
+    close_parser(p);
+    assert_text(&rec.content, "a");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_token_that_begins_like_the_text_before_it, teardown),
         cmocka_unit_test_teardown(tag_across_every_chunk_boundary, teardown),
         cmocka_unit_test_teardown(arguments_are_streamed, teardown),
         cmocka_unit_test_teardown(reserved_parameter_names_and_a_last_bracket, teardown),
