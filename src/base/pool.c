@@ -178,6 +178,14 @@ static bool draw(range *r, uint64_t phase, int64_t n_chunks, int64_t *chunk_idx)
     }
 }
 
+/* Adds n chunks to the finished ones; true when they were the last of the phase that ends at target. Not written as
+ * `n ? atomic_fetch_add(&done, n) + n : 0`: gcc 12 at -O1 computes twice the old value from that, and nobody rings. */
+static bool finish_chunks(by_pool *pool, uint64_t n, uint64_t target) {
+    if (n == 0) return false;
+    uint64_t before = atomic_fetch_add(&pool->done, n);
+    return before == target - n;
+}
+
 static int64_t part_start(int64_t n_chunks, int32_t part, int32_t n_parts) {
     return (int64_t)((__int128)n_chunks * part / n_parts);
 }
@@ -206,15 +214,15 @@ void by_team_for(by_team *team, int64_t n, int64_t chunk, by_pool_body *body, vo
         }
         if (i > 0 || n_parts <= FEW_THREADS) continue;
         /* Usually all finish together, and looking through many parts costs more than a short wait. */
-        uint64_t now_done = mine ? atomic_fetch_add(&pool->done, mine) + mine : 0;
+        bool last = finish_chunks(pool, mine, team->target);
         mine = 0;
-        if (now_done == team->target) {
+        if (last) {
             ring(&pool->phase_bed, INT_MAX);
             return;
         }
         if (spin_for(pool, phase_done, team->target, STEAL_PATIENCE_NS)) return;
     }
-    if (mine && atomic_fetch_add(&pool->done, mine) + mine == team->target) ring(&pool->phase_bed, INT_MAX);
+    if (finish_chunks(pool, mine, team->target)) ring(&pool->phase_bed, INT_MAX);
     else wait_until(pool, &pool->phase_bed, phase_done, team->target);
 }
 
