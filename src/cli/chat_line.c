@@ -53,6 +53,8 @@ static void close_editor(by_chat_line *l) {
 
 static by_status edit_line(by_chat_line *l, by_str *line, by_err *err) {
     int n = 0;
+    /* libedit writes the prompt before it changes the terminal, and an end of file typed between the two is lost. */
+    el_set(l->edit, EL_PREP_TERM, 1);
     errno = 0;
     const char *text = el_gets(l->edit, &n);
     if (!text || n <= 0) {

@@ -7,7 +7,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export HOME=$dir
 fail=0
-chat() { "$program" chat --temp 0 --max-tokens 200 "$@"; }
+chat() { timeout 120 "$program" chat --temp 0 --max-tokens 200 "$@"; }
 
 expect() { # WHAT PATTERN TEXT
     grep -qF -- "$2" <<<"$3" && return
@@ -78,8 +78,17 @@ os.write(fd, b"\x1b[A\n")  # history: Hello again
 wait(b"tokens/s)")
 wait(b"> ")
 os.write(fd, b"\x04")
-_, status = os.waitpid(pid, 0)
-sys.exit(status)
+end = time.time() + 60
+while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0:
+    if time.time() > end:
+        os.kill(pid, 9)
+        sys.exit(f"still running after Ctrl-D; last seen {seen!r}")
+    if select.select([fd], [], [], 0.1)[0]:
+        try:
+            seen += os.read(fd, 65536)
+        except OSError:
+            time.sleep(0.1)
+sys.exit(ended[1])
 P
 fi
 [ $fail -eq 0 ] && echo "chat: ok"
