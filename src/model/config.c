@@ -39,7 +39,7 @@ static const by_int_field trunk_ints[] = {
 /* The epsilons are used in fp32: smaller ones would be subnormal there. */
 static const by_real_field trunk_reals[] = {
     REAL("rms_norm_eps", rms_norm_eps, 1.2e-38, 1),
-    REAL("swiglu_limit", swiglu_limit, 1e-6, 1e30),
+    REAL("swiglu_limit", swiglu_limit, 0, 1e30),
     REAL("rope_theta", rope_theta, 1, 1e15),
     REAL("hc_eps", hc_eps, 1.2e-38, 1),
     REAL("routed_scaling_factor", routed_scaling, 1e-30, 1e30),

@@ -88,7 +88,8 @@ typedef struct by_config {
     int rope_dim; /* even; the LAST rope_dim channels of head_dim and of index_head_dim are rotated */
     int q_lora_rank, o_lora_rank, o_groups;
     int64_t max_positions;
-    double rms_norm_eps, swiglu_limit, routed_scaling;
+    double rms_norm_eps, routed_scaling;
+    double swiglu_limit; /* 0 = none */
     double rope_theta;          /* layers with ratio 0 and draft layers */
     double compress_rope_theta; /* layers with ratio 1 or 2, with rope_scaling */
     by_rope_scaling rope_scaling;

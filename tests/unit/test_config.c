@@ -229,9 +229,11 @@ static void a_window_only_model_needs_no_index_keys(void **state) {
         {"index_head_dim", NULL},
         {"candidate_source_layer_id", "-1"},
         {"compress_rope_theta", NULL},
+        {"swiglu_limit", "0"}, /* no clamp */
     };
     by_err err = {0};
     if (parse(&g_config, over, COUNT(over), NULL, &err) != BY_OK) fail_msg("%s", err.msg);
+    assert_true(g_config.swiglu_limit == 0);
     assert_int_equal(g_config.last_kv_source, -1);
     assert_int_equal(g_config.layers[9].kind, BY_LAYER_WINDOW);
 }
