@@ -4,7 +4,9 @@
 #define BY_CLI_BENCH_H
 
 #define BY_BENCH_TABLE(X)                                                                                              \
+    X(engine, "many requests at once: output tokens per second, cost of a step")                                       \
     X(model, "prefill and decode speed of a model at given lengths")                                                   \
+    X(prefill, "a long prompt with decoder rows left out, and with a cached beginning")                                \
     X(recipe, "from text or ids of an answer to the events of an API")                                                 \
     X(tokenizer, "text to token ids and back")
 

@@ -10,6 +10,7 @@
 #include "base/membench.h"
 #include "base/rng.h"
 #include "cli/bench.h"
+#include "cli/bench_requests.h"
 #include "cli/command.h"
 #include "cli/model_flags.h"
 #include "json/json_write.h"
@@ -36,23 +37,6 @@ typedef struct {
     int n_results;
     double read_bytes_s;
 } bench;
-
-/* "512,1024" lists; also repeated flags. */
-static int numbers(const by_flag_list *list, const char *fallback, int64_t *out, int max, by_err *err) {
-    int n = 0;
-    for (int i = 0; i < (list->n ? list->n : 1); i++) {
-        const char *s = list->n ? list->items[i] : fallback;
-        while (*s) {
-            char *end;
-            long long v = strtoll(s, &end, 10);
-            if (end == s || v < 0 || v > BY_LIMIT_CONTEXT || n == max || (*end && *end != ','))
-                return BY_FAIL(err, BY_EINVAL, "'%s' is not a list of at most %d numbers", s, max), -1;
-            out[n++] = v;
-            s = *end ? end + 1 : end;
-        }
-    }
-    return n;
-}
 
 static void add(bench *b, const char *test, int64_t n_prompt, int64_t n_gen, const double *seconds, int n, int64_t n_tokens,
                 by_traffic per_run) {
@@ -169,8 +153,8 @@ static void print_json(const bench *b) {
 
 static by_status run_all(bench *b, by_err *err) {
     int64_t prompts[16], gens[16], depths[16], longest = 1;
-    int n_prompts = numbers(&b->prompts, "512", prompts, 16, err), n_gens = numbers(&b->gens, "64", gens, 16, err);
-    int n_depths = numbers(&b->depths, "1", depths, 16, err);
+    int n_prompts = by_bench_numbers(&b->prompts, "512", prompts, 16, err), n_gens = by_bench_numbers(&b->gens, "64", gens, 16, err);
+    int n_depths = by_bench_numbers(&b->depths, "1", depths, 16, err);
     if (n_prompts < 0 || n_gens < 0 || n_depths < 0) return BY_EINVAL;
     for (int i = 0; i < n_prompts; i++) longest = prompts[i] > longest ? prompts[i] : longest;
     for (int i = 0; i < n_gens; i++)

@@ -138,7 +138,7 @@ typedef struct by_engine_stats {
     uint64_t n_snapshots, n_snapshot_hits;
     int32_t blocks_total, blocks_used, blocks_keyed, slots_total, slots_used;
     int64_t host_bytes;           /* swapped state and snapshots */
-    double plan_s, device_s, wait_s; /* time of the scheduler in planning and committing, of the device in steps, and idle */
+    double plan_s, device_s, wait_s; /* processor time of the scheduler thread; time of the device in steps; the scheduler idle */
 } by_engine_stats;
 by_engine_stats by_engine_stats_get(by_engine *e);
 

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -343,9 +344,7 @@ static void wait_and_commit(by_engine *e, by_job *job) {
     pthread_mutex_lock(&e->lock);
     while (job->state != BY_JOB_DONE) pthread_cond_wait(&e->job_done, &e->lock);
     pthread_mutex_unlock(&e->lock);
-    int64_t t0 = by_clock_ns();
     commit(e, job);
-    e->stats.plan_s += (double)(by_clock_ns() - t0) * 1e-9;
     pthread_mutex_lock(&e->lock);
     job->state = BY_JOB_FREE;
     pthread_mutex_unlock(&e->lock);
@@ -353,6 +352,9 @@ static void wait_and_commit(by_engine *e, by_job *job) {
 
 static void share_stats(by_engine *e) {
     by_engine_stats s = e->stats;
+    struct timespec spent;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+    s.plan_s = (double)spent.tv_sec + (double)spent.tv_nsec * 1e-9;
     s.sched = by_sched_stats_get(e->sched);
     s.blocks_total = by_kv_n_blocks(e->kv);
     s.blocks_used = s.blocks_total - by_kv_blocks_free(e->kv);
@@ -400,9 +402,7 @@ void *by_engine_scheduler_main(void *arg) {
     bool idle = true;    /* the last round found nothing to plan and nothing to commit */
     while (take_news(e, idle)) {
         by_job *job = last == &e->jobs[0] ? &e->jobs[1] : &e->jobs[0];
-        int64_t t0 = by_clock_ns();
-        make_job(e, job, t0 / 1000);
-        e->stats.plan_s += (double)(by_clock_ns() - t0) * 1e-9;
+        make_job(e, job, by_clock_ns() / 1000);
         bool nothing = job->n_seqs == 0 && job->before.n == 0 && job->after.n == 0;
         idle = nothing && !last;
         if (!nothing) hand_over(e, job);

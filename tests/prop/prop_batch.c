@@ -18,7 +18,7 @@
 #include "base/file.h"
 #include "json/json_write.h"
 #include "support/golden.h"
-#include "support/process.h"
+#include "support/random_model.h"
 #include "support/seed.h"
 #include "support/temp.h"
 
@@ -28,20 +28,6 @@ static by_arena arena;
 static by_rng rng;
 static const char *folder, *input;
 static const char *wanted[REQUESTS]; /* choices of request i */
-
-static bool make_model(void) {
-    char tool[4096];
-    const char *slash = strrchr(BATHYC_PROGRAM, '/');
-    snprintf(tool, sizeof tool, "%.*s/tools/make_checkpoint", (int)(slash - BATHYC_PROGRAM), BATHYC_PROGRAM);
-    if (!by_file_exists(tool)) return false;
-    const char *argv[] = {tool, "-o", folder, "--preset", "narrow", "--layers", "6", "--experts", "4", "--vocab", "5376",
-                          "--without-drafts", "--without-vision", "--without-engram", "--tokenizer",
-                          by_source_path("models/tiny/tokenizer.json"), NULL};
-    by_process_result r = by_process_run(argv, NULL);
-    bool made = r.exit_code == 0;
-    by_process_free(&r);
-    return made;
-}
 
 /* Requests of all kinds with seeds, and lines that are none between them. */
 static void write_requests(void) {
@@ -70,7 +56,7 @@ static int open_all(void **state) {
     (void)state;
     by_arena_init(&arena, BY_MEM_JSON);
     folder = by_arena_dup(&arena, by_str_z(by_temp_path("model"))).ptr;
-    if (!make_model()) exit(77);
+    if (!by_random_model_small(folder)) exit(77);
     write_requests();
     return 0;
 }

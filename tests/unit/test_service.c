@@ -17,7 +17,7 @@
 #include "json/json_write.h"
 #include "service/service.h"
 #include "support/golden.h"
-#include "support/process.h"
+#include "support/random_model.h"
 #include "support/seed.h"
 #include "support/temp.h"
 
@@ -33,21 +33,6 @@ static void check(by_status s) {
 }
 
 /* ---- the model ---- */
-
-static bool make_model(const char *folder) {
-    char tool[4096];
-    const char *slash = strrchr(BATHYC_PROGRAM, '/');
-    snprintf(tool, sizeof tool, "%.*s/tools/make_checkpoint", (int)(slash - BATHYC_PROGRAM), BATHYC_PROGRAM);
-    if (!by_file_exists(tool)) return false;
-    const char *argv[] = {tool, "-o", folder, "--preset", "narrow", "--layers", "6", "--experts", "4", "--vocab", "5376",
-                          "--without-drafts", "--without-vision", "--without-engram", "--tokenizer",
-                          by_source_path("models/tiny/tokenizer.json"), NULL};
-    by_process_result r = by_process_run(argv, NULL);
-    if (r.exit_code != 0) by_process_print(&r);
-    bool made = r.exit_code == 0;
-    by_process_free(&r);
-    return made;
-}
 
 static by_service *open_service(const char *folder, bool check_weights) {
     static const char *const names[] = {"m"};
@@ -411,31 +396,11 @@ static void no_failed_allocation_reaches_beyond_its_call(void **state) {
 
 /* ---- bad numbers [O37] ---- */
 
-/* A NaN in the embedding of one token: who uses the token fails. */
-static void poison(const char *folder) {
-    char path[4096];
-    by_buf b = {0};
-    by_json header;
-    snprintf(path, sizeof path, "%s/model-00001-of-00001.safetensors", folder);
-    check(by_file_read(&b, path, 1 << 30, &err));
-    uint64_t n;
-    memcpy(&n, b.ptr, 8);
-    check(by_json_parse(&header, &arena, by_str_of(b.ptr + 8, n), NULL, &err));
-    const by_json *t = by_json_get(&header, "embed.weight");
-    assert_non_null(t);
-    assert_true(by_str_eqz(by_json_get(t, "dtype")->v.s, "BF16"));
-    int64_t width = by_json_at(by_json_get(t, "shape"), 1)->v.i, at = by_json_at(by_json_get(t, "data_offsets"), 0)->v.i;
-    const unsigned char nan_bytes[] = {0xc0, 0x7f};
-    memcpy(b.ptr + 8 + n + at + (BAD_TOKEN * width + 3) * 2, nan_bytes, 2);
-    check(by_file_write(path, b.ptr, b.len, &err));
-    by_buf_deinit(&b);
-}
-
 static void a_nan_fails_its_own_request_only(void **state) {
     (void)state;
     const char *folder = by_arena_dup(&arena, by_str_z(by_temp_path("poisoned"))).ptr;
-    assert_true(make_model(folder));
-    poison(folder);
+    assert_true(by_random_model_small(folder));
+    by_random_model_poison(folder, "embed.weight", BAD_TOKEN); /* who uses the token fails */
     by_service *s = open_service(folder, false);
     const char *good[2] = {ids_body("8", 30, ",\"max_tokens\":12,\"seed\":2"), ids_body("9", 200, ",\"max_tokens\":12,\"seed\":3")};
     const char *bad[2] = {ids_body("8,7", 20, ",\"max_tokens\":12"), ids_body("9,7", 180, ",\"max_tokens\":12")};
@@ -466,7 +431,7 @@ static int open_all(void **state) {
     (void)state;
     by_arena_init(&arena, BY_MEM_JSON);
     const char *folder = by_arena_dup(&arena, by_str_z(by_temp_path("model"))).ptr;
-    if (!make_model(folder)) exit(77); /* an emulated build has no tools */
+    if (!by_random_model_small(folder)) exit(77); /* an emulated build has no tools */
     service = open_service(folder, true);
     return 0;
 }

@@ -1,0 +1,194 @@
+/* bench_engine.c - `bathyc bench engine`: output tokens per second of the request engine with 1, 16, 64... sequences at once, with
+ * asynchronous steps and without in turns, beside the floor of a step (operations over the measured bf16 rate or weight bytes
+ * over the measured bandwidth, the larger) and the processor time that the scheduler thread takes of a step. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/flopbench.h"
+#include "base/membench.h"
+#include "base/rng.h"
+#include "cli/bench.h"
+#include "cli/bench_requests.h"
+#include "cli/command.h"
+#include "json/json_write.h"
+#include "model/traffic.h"
+
+enum { MAX_COUNTS = 16, REPEAT_MAX = 32 };
+
+typedef struct {
+    int64_t n_seqs;
+    double tok_s[2], step_ms[2]; /* median over the repetitions; [0] waiting for each step, [1] asynchronous */
+    double async_ratio;          /* median of the ratios of neighbouring runs: time with, over time without */
+    double sched_us[2];          /* processor time of the scheduler thread, of a step */
+    double floor_ms;
+} row;
+
+typedef struct {
+    by_engine_flags flags;
+    by_flag_list counts;
+    int64_t n_prompt, n_gen, repeat;
+    bool json;
+    by_engine *engines[2];
+    by_rng rng;
+    double read_bytes_s, flop_s;
+    const char *unit;
+    row rows[MAX_COUNTS];
+    int n_rows;
+} bench;
+
+/* Time and scheduler work of decoding n sequences, from the last first token to the end. */
+static by_status one_run(bench *b, int which, int64_t n, double *seconds, double *sched_us, by_err *err) {
+    by_engine_stats before = by_engine_stats_get(b->engines[which]), after;
+    by_bench_run r = {.engine = b->engines[which], .n_requests = n, .n_prompt = b->n_prompt, .n_gen = b->n_gen, .rng = &b->rng};
+    BY_TRY(by_bench_requests_run(&r, err));
+    after = by_engine_stats_get(b->engines[which]);
+    *seconds = r.decode_s;
+    uint64_t steps = after.n_steps - before.n_steps;
+    *sched_us = steps ? (after.plan_s - before.plan_s) / (double)steps * 1e6 : 0;
+    return BY_OK;
+}
+
+static by_status measure(bench *b, int64_t n, by_err *err) {
+    double s[2][REPEAT_MAX], us[2][REPEAT_MAX], ratio[REPEAT_MAX], drop;
+    for (int k = 0; k < 2; k++) BY_TRY(one_run(b, k, n, &drop, &drop, err)); /* warms up */
+    for (int i = 0; i < b->repeat; i++) {
+        for (int k = 0; k < 2; k++) BY_TRY(one_run(b, (k + i) % 2, n, &s[(k + i) % 2][i], &us[(k + i) % 2][i], err));
+        ratio[i] = s[1][i] / s[0][i];
+    }
+    row *r = &b->rows[b->n_rows++];
+    *r = (row){.n_seqs = n, .async_ratio = by_bench_median(ratio, (int)b->repeat)};
+    for (int k = 0; k < 2; k++) {
+        double mid = by_bench_median(s[k], (int)b->repeat);
+        r->step_ms[k] = mid / (double)(b->n_gen - 1) * 1e3;
+        r->tok_s[k] = (double)(n * (b->n_gen - 1)) / mid;
+        r->sched_us[k] = by_bench_median(us[k], (int)b->repeat);
+    }
+    by_traffic t = by_model_traffic(by_engine_model(b->engines[0]), n, n);
+    double flops = t.flops / b->flop_s, bytes = t.weight_bytes / b->read_bytes_s;
+    r->floor_ms = (flops > bytes ? flops : bytes) * 1e3;
+    return BY_OK;
+}
+
+static by_status open_engines(bench *b, int64_t most, by_err *err) {
+    if (!b->flags.max_seqs) b->flags.max_seqs = most;
+    if (!b->flags.model.context) b->flags.model.context = b->n_prompt + b->n_gen + 1;
+    for (int k = 0; k < 2; k++) {
+        by_engine_opts o;
+        b->flags.async = k == 1;
+        BY_TRY(by_engine_flags_opts(&o, &b->flags, err));
+        BY_TRY(by_engine_open(&b->engines[k], &o, err));
+    }
+    return BY_OK;
+}
+
+static by_status run_all(bench *b, by_err *err) {
+    int64_t counts[MAX_COUNTS], most = 1;
+    int n = by_bench_numbers(&b->counts, "1,16,64", counts, MAX_COUNTS, err);
+    if (n < 0) return BY_EINVAL;
+    for (int i = 0; i < n; i++) {
+        if (counts[i] < 1 || counts[i] > BY_LIMIT_SEQS)
+            return BY_FAIL(err, BY_EINVAL, "--sequences: %lld is outside 1..%d", (long long)counts[i], BY_LIMIT_SEQS);
+        most = counts[i] > most ? counts[i] : most;
+    }
+    BY_TRY(open_engines(b, most, err));
+    int32_t threads = by_device_threads(by_engine_model(b->engines[0])->dev);
+    BY_TRY(by_membench_read(&b->read_bytes_s, threads, (size_t)512 << 20, 5, err));
+    BY_TRY(by_flopbench_bf16(&b->flop_s, &b->unit, threads, 5, err));
+    for (int i = 0; i < n; i++) BY_TRY(measure(b, counts[i], err));
+    return BY_OK;
+}
+
+static void print_table(const bench *b) {
+    printf("%d thread%s, prompts of %lld tokens, %lld tokens each; these threads read %.1f GB/s and do %.0f GFLOP/s (%s)\n\n",
+           by_device_threads(by_engine_model(b->engines[0])->dev), by_device_threads(by_engine_model(b->engines[0])->dev) == 1 ? "" : "s", (long long)b->n_prompt,
+           (long long)b->n_gen, b->read_bytes_s * 1e-9, b->flop_s * 1e-9, b->unit);
+    printf("%9s %10s %10s %9s %9s %8s %9s %9s %12s %12s\n", "sequences", "tokens/s", "not async", "of one", "step ms", "floor ms",
+           "x floor", "async/not", "scheduler us", "not async");
+    for (int i = 0; i < b->n_rows; i++) {
+        const row *r = &b->rows[i];
+        printf("%9lld %10.0f %10.0f %9.2f %9.3f %8.3f %9.2f %9.3f %12.1f %12.1f\n", (long long)r->n_seqs, r->tok_s[1], r->tok_s[0],
+               r->tok_s[1] / b->rows[0].tok_s[1], r->step_ms[1], r->floor_ms, r->step_ms[1] / r->floor_ms, r->async_ratio, r->sched_us[1],
+               r->sched_us[0]);
+    }
+}
+
+static void field(by_json_out *o, const char *key, double v) {
+    by_json_out_key(o, key);
+    by_json_out_double(o, v);
+}
+
+static void print_json(const bench *b) {
+    by_buf out = {0};
+    by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
+    by_json_out_object_begin(&o);
+    by_json_out_key(&o, "bench");
+    by_json_out_z(&o, "engine");
+    by_json_out_key(&o, "version");
+    by_json_out_z(&o, BATHYC_VERSION);
+    by_json_out_key(&o, "threads");
+    by_json_out_int(&o, by_device_threads(by_engine_model(b->engines[0])->dev));
+    by_json_out_key(&o, "n_prompt");
+    by_json_out_int(&o, b->n_prompt);
+    by_json_out_key(&o, "n_gen");
+    by_json_out_int(&o, b->n_gen);
+    by_json_out_key(&o, "repetitions");
+    by_json_out_int(&o, b->repeat);
+    field(&o, "read_gb_s", b->read_bytes_s * 1e-9);
+    field(&o, "gflop_s", b->flop_s * 1e-9);
+    by_json_out_key(&o, "unit");
+    by_json_out_z(&o, b->unit);
+    by_json_out_key(&o, "results");
+    by_json_out_array_begin(&o);
+    for (int i = 0; i < b->n_rows; i++) {
+        const row *r = &b->rows[i];
+        by_json_out_object_begin(&o);
+        by_json_out_key(&o, "sequences");
+        by_json_out_int(&o, r->n_seqs);
+        field(&o, "tokens_per_s", r->tok_s[1]);
+        field(&o, "tokens_per_s_not_async", r->tok_s[0]);
+        field(&o, "step_ms", r->step_ms[1]);
+        field(&o, "floor_ms", r->floor_ms);
+        field(&o, "async_time_over_not", r->async_ratio);
+        field(&o, "scheduler_us", r->sched_us[1]);
+        field(&o, "scheduler_us_not_async", r->sched_us[0]);
+        by_json_out_object_end(&o);
+    }
+    by_json_out_array_end(&o);
+    by_json_out_object_end(&o);
+    printf("%s\n", by_buf_z(&out));
+    by_buf_deinit(&out);
+}
+
+int by_bench_engine(int argc, char **argv) {
+    bench b = {.flags = by_engine_flags_default(), .n_prompt = 16, .n_gen = 33, .repeat = 5, .rng = {42}};
+    const by_flag flags[] = {
+        BY_ENGINE_FLAG_ROWS(b.flags),
+        {.names = "--sequences,-s", .kind = BY_FLAG_LIST, .out = &b.counts, .help = "sequences at once (default: 1,16,64)"},
+        {.names = "--n-prompt,-p", .kind = BY_FLAG_INT, .out = &b.n_prompt, .min = 1, .max = BY_LIMIT_CONTEXT / 2, .help = "tokens of a prompt (default: 16)"},
+        {.names = "--n-gen,-n", .kind = BY_FLAG_INT, .out = &b.n_gen, .min = 2, .max = BY_LIMIT_CONTEXT / 2, .help = "tokens to decode (default: 33)"},
+        {.names = "--repetitions,-r", .kind = BY_FLAG_INT, .out = &b.repeat, .min = 1, .max = REPEAT_MAX, .help = "timed runs of each kind (default: 5)"},
+        {.names = "--json", .kind = BY_FLAG_BOOL, .out = &b.json, .help = "one JSON object instead of a table"},
+    };
+    const int n_flags = sizeof flags / sizeof flags[0];
+    const by_usage usage = {"bench engine", "[flags]",
+                            "Times decoding of many sequences at once, greedy, with random prompts; --async and --no-async run in turns.\n"};
+    int code;
+    if (!by_command_begin(&usage, flags, n_flags, argc, argv, NULL, 0, NULL, &code)) return code;
+    by_err err = {0};
+    by_status status = run_all(&b, &err);
+    if (status < 0) {
+        fprintf(stderr, "bathyc bench: %s\n", err.msg);
+        code = by_model_exit_code(status);
+    } else {
+        if (b.json) print_json(&b);
+        else print_table(&b);
+        code = 0;
+    }
+    for (int k = 0; k < 2; k++) by_engine_close(b.engines[k]);
+    by_args_free(flags, n_flags);
+    by_engine_flags_deinit(&b.flags);
+    return code;
+}
