@@ -166,10 +166,14 @@ int by_bench_engine(int argc, char **argv) {
     bench b = {.flags = by_engine_flags_default(), .n_prompt = 16, .n_gen = 33, .repeat = 5, .rng = {42}};
     const by_flag flags[] = {
         BY_ENGINE_FLAG_ROWS(b.flags),
-        {.names = "--sequences,-s", .kind = BY_FLAG_LIST, .out = &b.counts, .help = "sequences at once (default: 1,16,64)"},
-        {.names = "--n-prompt,-p", .kind = BY_FLAG_INT, .out = &b.n_prompt, .min = 1, .max = BY_LIMIT_CONTEXT / 2, .help = "tokens of a prompt (default: 16)"},
-        {.names = "--n-gen,-n", .kind = BY_FLAG_INT, .out = &b.n_gen, .min = 2, .max = BY_LIMIT_CONTEXT / 2, .help = "tokens to decode (default: 33)"},
-        {.names = "--repetitions,-r", .kind = BY_FLAG_INT, .out = &b.repeat, .min = 1, .max = REPEAT_MAX, .help = "timed runs of each kind (default: 5)"},
+        {.names = "--sequences,-s", .kind = BY_FLAG_LIST, .out = &b.counts,
+         .help = "sequences at once (default: 1,16,64)"},
+        {.names = "--n-prompt,-p", .kind = BY_FLAG_INT, .out = &b.n_prompt, .min = 1, .max = BY_LIMIT_CONTEXT / 2,
+         .help = "tokens of a prompt (default: 16)"},
+        {.names = "--n-gen,-n", .kind = BY_FLAG_INT, .out = &b.n_gen, .min = 2, .max = BY_LIMIT_CONTEXT / 2,
+         .help = "tokens to decode (default: 33)"},
+        {.names = "--repetitions,-r", .kind = BY_FLAG_INT, .out = &b.repeat, .min = 1, .max = REPEAT_MAX,
+         .help = "timed runs of each kind (default: 5)"},
         {.names = "--json", .kind = BY_FLAG_BOOL, .out = &b.json, .help = "one JSON object instead of a table"},
     };
     const int n_flags = sizeof flags / sizeof flags[0];

@@ -126,10 +126,14 @@ int by_bench_prefill(int argc, char **argv) {
     bench b = {.flags = by_engine_flags_default(), .n_prompt = 2000, .n_cached = -1, .keep = 140, .repeat = 3, .rng = {42}};
     const by_flag flags[] = {
         BY_ENGINE_FLAG_ROWS(b.flags),
-        {.names = "--n-prompt,-p", .kind = BY_FLAG_INT, .out = &b.n_prompt, .min = BY_KV_BLOCK_TOKENS + 1, .max = BY_LIMIT_CONTEXT - 2, .help = "tokens of the prompt (default: 2000)"},
-        {.names = "--n-cached", .kind = BY_FLAG_INT, .out = &b.n_cached, .min = BY_KV_BLOCK_TOKENS, .max = BY_LIMIT_CONTEXT - 2, .help = "of them in the cache (default: 96 %)"},
-        {.names = "--keep", .kind = BY_FLAG_INT, .out = &b.keep, .min = 1, .max = BY_LIMIT_CONTEXT, .help = "decoder rows kept by the approximate ways (default: 140)"},
-        {.names = "--repetitions,-r", .kind = BY_FLAG_INT, .out = &b.repeat, .min = 1, .max = REPEAT_MAX, .help = "timed runs of each way (default: 3)"},
+        {.names = "--n-prompt,-p", .kind = BY_FLAG_INT, .out = &b.n_prompt,
+         .min = BY_KV_BLOCK_TOKENS + 1, .max = BY_LIMIT_CONTEXT - 2, .help = "tokens of the prompt (default: 2000)"},
+        {.names = "--n-cached", .kind = BY_FLAG_INT, .out = &b.n_cached,
+         .min = BY_KV_BLOCK_TOKENS, .max = BY_LIMIT_CONTEXT - 2, .help = "of them in the cache (default: 96 %)"},
+        {.names = "--keep", .kind = BY_FLAG_INT, .out = &b.keep, .min = 1, .max = BY_LIMIT_CONTEXT,
+         .help = "decoder rows kept by the approximate ways (default: 140)"},
+        {.names = "--repetitions,-r", .kind = BY_FLAG_INT, .out = &b.repeat, .min = 1, .max = REPEAT_MAX,
+         .help = "timed runs of each way (default: 3)"},
         {.names = "--json", .kind = BY_FLAG_BOOL, .out = &b.json, .help = "one JSON object instead of a table"},
     };
     const int n_flags = sizeof flags / sizeof flags[0];
