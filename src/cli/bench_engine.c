@@ -102,9 +102,9 @@ static by_status run_all(bench *b, by_err *err) {
 }
 
 static void print_table(const bench *b) {
+    int32_t threads = by_device_threads(by_engine_model(b->engines[0])->dev);
     printf("%d thread%s, prompts of %lld tokens, %lld tokens each; these threads read %.1f GB/s and do %.0f GFLOP/s (%s)\n\n",
-           by_device_threads(by_engine_model(b->engines[0])->dev), by_device_threads(by_engine_model(b->engines[0])->dev) == 1 ? "" : "s", (long long)b->n_prompt,
-           (long long)b->n_gen, b->read_bytes_s * 1e-9, b->flop_s * 1e-9, b->unit);
+           threads, threads == 1 ? "" : "s", (long long)b->n_prompt, (long long)b->n_gen, b->read_bytes_s * 1e-9, b->flop_s * 1e-9, b->unit);
     printf("%9s %10s %10s %9s %9s %8s %9s %9s %12s %12s\n", "sequences", "tokens/s", "not async", "of one", "step ms", "floor ms",
            "x floor", "async/not", "scheduler us", "not async");
     for (int i = 0; i < b->n_rows; i++) {
