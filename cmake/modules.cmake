@@ -1,3 +1,15 @@
+# by_paths(FILE...): gives the sources that name them the places of this checkout and of the program. The others compile to the
+# same object in every checkout, which a compiler cache can use.
+function(by_paths)
+  foreach(source ${ARGN})
+    file(STRINGS ${source} lines LIMIT_COUNT 1 REGEX "BATHYC_(SOURCE_DIR|PROGRAM)")
+    if(lines)
+      set_source_files_properties(${source} PROPERTIES
+        COMPILE_DEFINITIONS "BATHYC_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\";BATHYC_PROGRAM=\"$<TARGET_FILE:bathyc>\"")
+    endif()
+  endforeach()
+endfunction()
+
 # by_module(NAME [DEPS other...] [SUBDIRS dir...] [MAIN program])
 # A static library by_NAME from src/NAME/*.c and the named subfolders. A folder without C files is skipped, so that the
 # list of modules may name what is not written yet. With MAIN the sources become that program, at the top of the build.
@@ -24,8 +36,8 @@ function(by_module name)
     set_property(GLOBAL APPEND PROPERTY BY_LIBRARIES ${target})
   endif()
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
-  target_compile_definitions(${target} PRIVATE _GNU_SOURCE BATHYC_VERSION="${PROJECT_VERSION}"
-    BATHYC_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_compile_definitions(${target} PRIVATE _GNU_SOURCE BATHYC_VERSION="${PROJECT_VERSION}")
+  by_paths(${sources})
   foreach(dep ${M_DEPS})
     if(TARGET by_${dep})
       target_link_libraries(${target} PUBLIC by_${dep})

@@ -1,5 +1,5 @@
 /* fuzz_main.c - runs a fuzz entry over its stored corpus, so that every crash once found stays a test without libFuzzer.
- * With arguments it runs those files instead. An empty or missing corpus is a failure: such a test could not fail. */
+ * Arguments: folders and files. Nothing to replay is a failure: such a test could not fail. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,23 +33,28 @@ static int run_file(const char *path) {
     return 0;
 }
 
-int main(int argc, char **argv) {
-    if (argc > 1) {
-        for (int i = 1; i < argc; i++)
-            if (run_file(argv[i])) return fprintf(stderr, "cannot read %s\n", argv[i]), 1;
-        return 0;
-    }
-    DIR *dir = opendir(BY_FUZZ_CORPUS);
-    if (!dir) return fprintf(stderr, "no corpus: %s\n", BY_FUZZ_CORPUS), 1;
+static int run_folder(const char *folder) {
+    DIR *dir = opendir(folder);
+    if (!dir) return run_file(folder) ? -1 : 1;
     int n = 0;
     for (struct dirent *e; (e = readdir(dir));) {
         if (e->d_name[0] == '.') continue;
         char path[4096];
-        snprintf(path, sizeof path, "%s/%s", BY_FUZZ_CORPUS, e->d_name);
-        if (run_file(path)) return fprintf(stderr, "cannot read %s\n", path), 1;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (run_file(path)) return fprintf(stderr, "cannot read %s\n", path), -1;
         n++;
     }
     closedir(dir);
-    printf("%d corpus files replayed\n", n);
-    return n > 0 ? 0 : 1;
+    return n;
+}
+
+int main(int argc, char **argv) {
+    int total = 0;
+    for (int i = 1; i < argc; i++) {
+        int n = run_folder(argv[i]);
+        if (n < 0) return fprintf(stderr, "cannot read %s\n", argv[i]), 1;
+        total += n;
+    }
+    printf("%d corpus files replayed\n", total);
+    return total > 0 ? 0 : 1;
 }
