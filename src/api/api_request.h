@@ -118,6 +118,7 @@ typedef struct by_api_converted {
     by_str model; /* as requested */
     by_recipe_version version;
     bool stream, include_usage;
+    bool continuous_usage; /* server: stream_options.continuous_usage_stats, the counts so far in every event */
     by_recipe_conversation conversation;
     by_parser_opts parsing; /* stops and spellings live in the arena */
     by_api_inference inference;

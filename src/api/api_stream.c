@@ -184,6 +184,8 @@ void by_api_stream_close(by_api_stream *s) { by_answer_close(s->answer); }
 bool by_api_stream_finished(const by_api_stream *s) { return by_answer_finished(s->answer); }
 by_answer_usage by_api_stream_usage(const by_api_stream *s) { return by_answer_usage_now(s->answer); }
 
+by_answer_end_kind by_api_stream_end_kind(const by_api_stream *s) { return s->ended ? s->end.kind : BY_END_STOP; }
+
 /* ---- whole objects ---- */
 
 by_status by_api_stream_write_choices(by_api_stream *const *streams, size_t n, by_buf *out, by_err *err) {

@@ -64,6 +64,7 @@ by_status by_api_stream_end_input(by_api_stream *s, by_err *err);
 void by_api_stream_close(by_api_stream *s);
 bool by_api_stream_finished(const by_api_stream *s);
 by_answer_usage by_api_stream_usage(const by_api_stream *s);
+by_answer_end_kind by_api_stream_end_kind(const by_api_stream *s); /* BY_END_STOP before the end */
 
 /* Appends the whole object of what has come so far; needs keep_whole (Responses does not). Errors: BY_ENOMEM. */
 by_status by_api_stream_write_whole(by_api_stream *s, by_buf *out, by_err *err);

@@ -5,7 +5,8 @@
 enum { PROMPTS_MAX = 1024, DEFAULT_MAX_TOKENS = 16 };
 
 static const by_shape stop = BY_SHAPE_STRING_OR_LIST_OF(&by_shape_string);
-static const by_shape_field stream_options_fields[] = {{"include_usage", &by_shape_bool, BY_FIELD_OPTIONAL}};
+static const by_shape_field stream_options_fields[] = {{"include_usage", &by_shape_bool, BY_FIELD_OPTIONAL},
+                                                      {"continuous_usage_stats", &by_shape_any, BY_FIELD_OPTIONAL}};
 static const by_shape stream_options = BY_SHAPE_STRUCT_OF(stream_options_fields);
 
 enum {
@@ -88,6 +89,8 @@ static by_status convert_stream(by_convert *cv, const by_json *stream, const by_
     if (!by_given(options)) return BY_OK;
     if (!cv->out->stream) return BY_REFUSE(cv, BY_STR("stream_options should be set along with stream = true"));
     cv->out->include_usage = by_given(by_field(options, 0)) && by_field(options, 0)->v.b;
+    const by_json *each = by_field(options, 1); /* vLLM's; the original ignores it whatever it holds */
+    cv->out->continuous_usage = cv->server && cv->out->include_usage && by_json_is(each, BY_JSON_BOOL) && each->v.b;
     return BY_OK;
 }
 

@@ -17,6 +17,7 @@ typedef struct {
     size_t n_ids;
     uint32_t max_tokens;
     by_request *request;    /* NULL: not submitted yet, or done */
+    by_request_info info;   /* once it is done */
     by_api_stream **streams; /* [n], part of the call's */
     uint32_t n_open;        /* choices without an end */
     bool ready;             /* the counts were told */
@@ -187,7 +188,7 @@ static by_str make_id(by_call *c, by_rng *rng) {
 
 static by_status make_streams(by_call *c, by_rng *rng, by_err *err) {
     const by_api_inference *inf = &c->converted.inference;
-    by_str id = make_id(c, rng);
+    by_str id = c->opts.id.len ? by_arena_dup(&c->arena, c->opts.id) : make_id(c, rng);
     size_t n_ends = (inf->ignore_eos ? 0 : 1) + (size_t)inf->n_stop_ids;
     int32_t *ends = by_arena_alloc(&c->arena, n_ends * sizeof *ends);
     if (!id.ptr || !ends) return no_memory(err);
@@ -255,6 +256,11 @@ static by_status convert(by_call *c, by_err *err) {
 
 static by_status prepare(by_call *c, by_err *err) {
     BY_TRY(convert(c, err));
+    if (c->opts.as_requested) {
+        c->opts.whole = !c->converted.stream;
+        if (!c->converted.stream) c->opts.on_event = NULL;
+    }
+    if (c->opts.usage_place == BY_API_USAGE_OWN_EVENT && c->converted.continuous_usage) c->opts.usage_place = BY_API_USAGE_CONTINUOUS;
     by_rng rng = by_service_rng(c->service);
     BY_TRY(set_sampling(c, &rng, err));
     c->n = c->converted.inference.n;
@@ -268,10 +274,11 @@ static by_status prepare(by_call *c, by_err *err) {
         c->lanes[i].streams = c->streams + (size_t)i * c->n;
         c->lanes[i].n_open = c->n;
         status = make_prompt(c, i, &scratch, err);
-        if (status == BY_OK) status = resolve(c, &c->lanes[i], err);
+        if (status == BY_OK && !c->opts.prompt_only) status = resolve(c, &c->lanes[i], err);
     }
     by_recipe_prompt_deinit(&scratch);
     BY_TRY(status);
+    if (c->opts.prompt_only) return BY_OK;
     BY_TRY(make_streams(c, &rng, err));
     return submit_more(c, err);
 }
@@ -296,6 +303,7 @@ by_status by_call_start(by_call **out, by_service *s, const by_call_opts *opts, 
 /* ---- tokens ---- */
 
 static void end_lane(by_call *c, lane *l) {
+    l->info = by_request_info_get(l->request);
     by_request_release(l->request);
     l->request = NULL;
     c->n_done++;
@@ -383,6 +391,22 @@ by_status by_call_pump(by_call *c, int64_t timeout_ms, by_err *err) {
 
 const by_call_problem *by_call_problem_get(const by_call *c) { return c->has_problem ? &c->problem : NULL; }
 const by_api_converted *by_call_request(const by_call *c) { return &c->converted; }
+
+const int32_t *by_call_prompt(const by_call *c, uint32_t i, size_t *n) {
+    *n = i < c->n_lanes ? c->lanes[i].n_ids : 0;
+    return i < c->n_lanes ? c->lanes[i].ids : NULL;
+}
+
+by_request_info by_call_times(const by_call *c) {
+    if (c->n_submitted == 0) return (by_request_info){0};
+    return c->lanes[0].request ? by_request_info_get(c->lanes[0].request) : c->lanes[0].info;
+}
+
+by_answer_end_kind by_call_end(const by_call *c) {
+    return c->streams && c->streams[0] ? by_api_stream_end_kind(c->streams[0]) : BY_END_STOP;
+}
+
+bool by_call_waits(const by_call *c) { return !c->has_problem && c->n_submitted < c->n_lanes && !c->opts.prompt_only; }
 
 by_answer_usage by_call_usage(const by_call *c) {
     by_answer_usage sum = {0};

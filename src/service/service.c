@@ -78,3 +78,9 @@ by_rng by_service_rng(by_service *s) {
     by_rng counter = {atomic_fetch_add(&s->draws, 1)};
     return (by_rng){by_rng_u64(&counter)};
 }
+
+const by_api_model_name *by_service_names(const by_service *s, uint32_t *n) {
+    *n = s->api.n_models;
+    return s->models;
+}
+int64_t by_service_max_context(const by_service *s) { return by_engine_max_context(s->engine); }

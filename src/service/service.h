@@ -35,12 +35,19 @@ by_status by_service_open(by_service **out, const by_service_opts *opts, by_err 
 void by_service_close(by_service *s);
 by_engine *by_service_engine(by_service *s);
 const by_tok *by_service_tok(const by_service *s);
+/* Accepted names of the model, [*n]; the first is the public one. */
+const by_api_model_name *by_service_names(const by_service *s, uint32_t *n);
+/* Most tokens of one sequence. */
+int64_t by_service_max_context(const by_service *s);
 
 typedef struct by_call_opts {
     by_api_kind api;
     by_str body;               /* copied */
     by_tok_scratch *scratch;   /* for this thread, or NULL; used only during by_call_start */
+    by_str id;                 /* of the response, copied; empty = one is made */
     bool whole;                /* by_call_write_whole will be called */
+    bool as_requested;         /* instead: events when the request wants a stream, the whole when it does not */
+    bool prompt_only;          /* convert and encode, for by_call_prompt; nothing is generated */
     by_api_event_fn *on_event; /* events of the stream, from within by_call_pump; NULL = none */
     void *ctx;
     by_api_usage_place usage_place;
@@ -74,6 +81,18 @@ const by_call_problem *by_call_problem_get(const by_call *c);
 
 /* The converted request; valid when by_call_start gave BY_OK. */
 const by_api_converted *by_call_request(const by_call *c);
+
+/* Ids of prompt i (0 <= i < the number of prompts), as they go to the engine; NULL behind the last. Live as long as the call. */
+const int32_t *by_call_prompt(const by_call *c, uint32_t i, size_t *n);
+
+/* Times of the first prompt's request: while it runs, and after it has ended. All zero when nothing was submitted. */
+by_request_info by_call_times(const by_call *c);
+
+/* How the first choice has ended; BY_END_STOP while it has not. */
+by_answer_end_kind by_call_end(const by_call *c);
+
+/* Do prompts of the call wait for room in the engine's queue? Then pump it now and then: nobody will be notified of room. */
+bool by_call_waits(const by_call *c);
 
 /* Counts so far, over all choices. */
 by_answer_usage by_call_usage(const by_call *c);
