@@ -30,7 +30,7 @@ LEVELS = {
     "engine": "base json media tok recipe grammar ops comm kv model sample sched",
     "service": "base json tok sample model recipe api engine",
     "capi": "base tok sample model engine",
-    "http": "base json api recipe engine service",
+    "http": "base json tok api recipe engine service",
 }
 SOURCES = (".c", ".h", ".cu", ".cuh", ".inc")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)

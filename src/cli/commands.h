@@ -16,6 +16,7 @@
     X(parse, "split a model's output into reasoning, content and tool calls")                      \
     X(detokenize, "text of token ids")                                                             \
     X(tokenize, "token ids of a text")                                                             \
+    X(serve, "answer requests over HTTP")                                                         \
     X(run, "answer one question")                                                                  \
     X(version, "print the version and what this build contains")
 

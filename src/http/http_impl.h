@@ -110,6 +110,7 @@ enum { BY_HTTP_TICK_MS = 250 };
 
 /* ---- http_conn.c ---- */
 
+/* Takes over an accepted, non-blocking descriptor. */
 void by_conn_open(by_http *h, int fd);
 /* Ends a connection now; its exchange is abandoned. It is freed at the end of the round. */
 void by_conn_close(by_conn *c);
@@ -163,6 +164,7 @@ by_str by_query_get(by_str query, const char *name);
 
 /* ---- handlers ---- */
 
+/* Each answers ex at once or leaves a job in it; id is the variable part of the path. */
 void by_handle_chat(by_exchange *ex, by_str id);
 void by_handle_completions(by_exchange *ex, by_str id);
 void by_handle_responses(by_exchange *ex, by_str id);

@@ -1,5 +1,7 @@
 /* http_load.c - loads the model while the port is open already, and lets it make a first token before anybody is told that it
  * is ready. */
+#include <stdio.h>
+
 #include "base/alloc.h"
 #include "http/http_impl.h"
 

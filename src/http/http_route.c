@@ -1,6 +1,7 @@
 /* http_route.c - which handler a request goes to, and what is decided before its body is read: path, method, API key, CORS,
  * readiness. */
 #include <stdio.h>
+#include <stdarg.h>
 #include <string.h>
 #include <strings.h>
 

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "http/http_impl.h"
 
 /* ---- state ---- */
@@ -41,6 +42,11 @@ void by_handle_metrics(by_exchange *ex, by_str id) {
     if (by_metrics_write(h->metrics, &b, engine ? &stats : NULL, NULL) < 0) by_reply_error(ex, 503, "out_of_memory", "out of memory");
     else by_reply(ex, 200, BY_METRICS_CONTENT_TYPE, by_buf_str(&b));
     by_buf_deinit(&b);
+}
+
+void by_handle_page(by_exchange *ex, by_str id) {
+    (void)id;
+    by_reply(ex, 200, "text/plain; charset=utf-8", BY_STR("bathyc\n"));
 }
 
 /* ---- models ---- */
@@ -147,7 +153,7 @@ static void reply_tokens(by_exchange *ex, const int32_t *ids, size_t n) {
 static void tokenize_text(by_exchange *ex, by_str text) {
     by_tok_ids ids = {0};
     by_err err;
-    if (by_tok_encode(by_service_tok(ex->http->service), text, false, ex->http->tok_scratch, &ids, &err) < 0)
+    if (by_tok_encode(by_service_tok(ex->http->service), ex->http->tok_scratch, text, BY_TOK_PLAIN, &ids, &err) < 0)
         by_reply_error(ex, 400, NULL, "prompt: %s", err.msg);
     else
         reply_tokens(ex, ids.ids, ids.n);

@@ -1,0 +1,15 @@
+/* sd_notify.h - tells systemd how the server is: ready, alive, stopping. A datagram with a few words; without systemd nothing
+ * happens. Source: sd_notify(3), whose protocol is stable. */
+#ifndef BY_CLI_SD_NOTIFY_H
+#define BY_CLI_SD_NOTIFY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Sends "READY=1" and the like to the socket in NOTIFY_SOCKET. False when there is none or it did not take it. */
+bool by_sd_notify(const char *state);
+
+/* Milliseconds in which systemd wants a sign of life from this process; 0 = it wants none. */
+int64_t by_sd_watchdog_ms(void);
+
+#endif

@@ -1,0 +1,265 @@
+"""HTTP itself, at a running server: framing, limits, time, keys, CORS, readiness, the orderly end."""
+import json
+import signal
+import socket
+import sys
+import threading
+import time
+
+from http_support import DEADLINE, SLOW, Server, chat, equal, parse_one, parse_responses, read_all, request, run
+
+server = Server("--max-body", "200000")
+GET = request("GET", "/version")
+
+
+def statuses(data):
+    return [r[0] for r in parse_responses(data)]
+
+
+def pipelined_requests_are_answered_in_order():
+    post = request("POST", "/detokenize", {"tokens": [300]})
+    data = server.raw(GET * 3 + post + request("GET", "/nope") + request("GET", "/version", headers={"Connection": "close"}) + GET)
+    equal(statuses(data), [200, 200, 200, 200, 404, 200])
+    answer = request("POST", "/v1/chat/completions", chat(max_tokens=2))
+    data = server.raw(answer + GET + answer + request("GET", "/health", headers={"Connection": "close"}))
+    got = parse_responses(data)
+    equal([r[0] for r in got], [200] * 4)
+    equal([json.loads(r[2]).get("object") for r in got], ["chat.completion", None, "chat.completion", None])
+
+
+def a_second_request_during_the_first_is_harmless():
+    with server.connect() as s:
+        s.sendall(request("POST", "/v1/completions", {"model": "tiny", "prompt": "a", "max_tokens": 40, "ignore_eos": True}))
+        time.sleep(0.05)
+        s.sendall(request("GET", "/version", headers={"Connection": "close"}))
+        equal(statuses(read_all(s)), [200, 200])
+
+
+def a_request_may_come_byte_by_byte():
+    body = json.dumps({"tokens": [300, 301]}).encode()
+    data = (b"POST /detokenize HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" +
+            b"".join(b"%x;x=y\r\n%s\r\n" % (len(p), p) for p in (body[:5], body[5:])) + b"0\r\nT: v\r\n\r\n")
+    with server.connect() as s:
+        for i in range(len(data)):
+            s.sendall(data[i:i + 1])
+        equal(parse_one(read_all(s))[0], 200)
+
+
+def expect_continue_is_answered_first():
+    body = b'{"tokens":[300]}'
+    with server.connect() as s:
+        s.sendall(b"POST /detokenize HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+        equal(s.recv(1000), b"HTTP/1.1 100 Continue\r\n\r\n")
+        s.sendall(body)
+        equal(parse_one(read_all(s))[0], 200)
+    # A refusal comes instead of it, and the body that the client then leaves out is not waited for.
+    data = server.raw(b"POST /nope HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n")
+    equal(parse_one(data)[0], 404)
+
+
+BAD = [
+    (b"GET / HTTP/1.1\r\nHost: a\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n", 400),
+    (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", 400),
+    (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+    (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+    (b"POST /detokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n", 400),
+    (b"POST /detokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n", 413),
+    (b"POST /detokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7fffffff\r\n", 413),
+    (b"GET /" + b"a" * 20000, 414),
+    (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 200 + b"\r\n", 431),
+    (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 100000, 431),
+    (b"GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505),
+    (b"GET / HTTP/1.1\r\nHost: a\r\nExpect: tea\r\n\r\n", 417),
+    (b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03", 400),
+    (b"\x00" * 100, 400),
+]
+
+
+def what_is_malformed_is_refused_and_ends_the_connection():
+    for data, want in BAD:
+        got = parse_responses(server.raw(data + GET if want in (400, 501) and data.endswith(b"\n") else data))
+        equal([r[0] for r in got], [want], data[:80])
+        equal(got[0][1].get("connection"), "close", data[:80])
+        json.loads(got[0][2])["error"]["message"]
+
+
+def versions_and_methods():
+    equal(parse_one(server.raw(b"GET /version HTTP/1.0\r\n\r\n"))[1]["connection"], "close")
+    got = parse_responses(server.raw(b"GET /version HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /version HTTP/1.0\r\n\r\n"))
+    equal([r[1]["connection"] for r in got], ["keep-alive", "close"])
+    got = parse_responses(server.raw(request("HEAD", "/v1/models", headers={"Connection": "close"})), heads=(0,))
+    equal((got[0][0], int(got[0][1]["content-length"]) > 0, got[0][2]), (200, True, b""))
+    status, headers, _ = server.call("PUT", "/v1/models")
+    equal((status, headers["allow"]), (405, "GET"))
+    equal(server.call("GET", "http://elsewhere/version?x=y")[0], 200)
+    equal(server.call("GET", "/%76ersion")[0], 200)
+    equal(server.call("GET", "/version%00")[0], 400)
+    equal(server.call("GET", "/version%zz")[0], 400)
+    # A stream for a client of HTTP/1.0 has no chunks and ends with the connection.
+    data = server.raw(request("POST", "/v1/chat/completions", chat(max_tokens=2, stream=True), version="1.0"))
+    status, headers, body = parse_one(data)
+    equal((status, "transfer-encoding" in headers, body.endswith(b"data: [DONE]\n\n")), (200, False, True))
+
+
+def closed_within(hasty, data, seconds):
+    """Status of the answer to unfinished data (None: just closed), and that the end came in time."""
+    with hasty.connect() as s:
+        s.sendall(data)
+        began = time.monotonic()
+        got = read_all(s)
+        took = time.monotonic() - began
+    if took > seconds:
+        raise AssertionError(f"{took:.1f} s for {data[:40]!r}")
+    return parse_one(got)[0] if got else None
+
+
+def slow_clients_are_ended():
+    limit = 15 * SLOW
+    hasty = Server("--idle-timeout", "1", "--header-timeout", "1", "--read-timeout", "1")
+    equal(closed_within(hasty, b"", limit), None, "no request")
+    equal(closed_within(hasty, b"GET / HT", limit), 408, "half a head")
+    equal(closed_within(hasty, b"POST /detokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{", limit), 408, "half a body")
+    with hasty.connect() as s:  # a byte now and then does not help
+        began = time.monotonic()
+        try:
+            for c in b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 1000:
+                s.sendall(bytes([c]))
+                time.sleep(0.05)
+        except OSError:
+            pass
+        if time.monotonic() - began > limit:
+            raise AssertionError("a dripping head was read to its end")
+    hasty.stop()
+
+
+def clients_that_break_off_leave_nothing():
+    before = server.n_fds()
+    for i in range(200):
+        s = server.connect()
+        s.sendall([b"GET / HT", b"POST /detokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{", GET][i % 3])
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")  # reset
+        s.close()
+    server.wait_metric("bathyc_http_open_connections", lambda v: v <= 1)
+    equal(server.n_fds(), before)
+
+
+def request_ids():
+    equal(server.call("GET", "/version", headers={"X-Request-Id": "mine-7"})[1]["x-request-id"], "mine-7")
+    a, b = (server.call("GET", "/version", headers={"X-Request-Id": x})[1]["x-request-id"] for x in ("a b", "x" * 500))
+    equal((a.startswith("req_"), b.startswith("req_"), a != b), (True, True, True))
+
+
+def keys_and_origins():
+    import tempfile
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+        f.write("# two keys\nfrom-file\n\n  second \n")
+        f.flush()
+        s = Server("--api-key", "given", "--api-key-file", f.name, "--cors-origin", "https://page.example")
+    for headers, want in [({}, 401), ({"Authorization": "Bearer given"}, 200), ({"Authorization": "bearer from-file"}, 200),
+                          ({"x-api-key": "second"}, 200), ({"Authorization": "Bearer givem"}, 401), ({"Authorization": "given"}, 401),
+                          ({"Authorization": "Bearer "}, 401), ({"x-api-key": ""}, 401), ({"x-api-key": "given "}, 200),
+                          ({"x-api-key": "# two keys"}, 401)]:
+        equal(s.call("GET", "/v1/models", headers=headers)[0], want, headers)
+        equal(s.call("POST", "/tokenize", {"prompt": "a"}, headers=headers)[0], want, headers)
+    for path in ("/health", "/ready", "/version", "/metrics", "/"):
+        equal(s.call("GET", path)[0], 200, path)
+    equal(s.call("POST", "/v1/chat/completions", b"x" * 100000)[0], 401, "the body of a refused request is read")
+    status, headers, body = s.call("POST", "/v1/messages", chat())
+    equal((status, json.loads(body)["error"]["type"], json.loads(body)["type"]), (401, "authentication_error", "error"))
+    origin = {"Origin": "https://page.example"}
+    status, headers, _ = s.call("OPTIONS", "/v1/models", headers={**origin, "Access-Control-Request-Method": "POST",
+                                                                  "Access-Control-Request-Headers": "authorization,x-thing"})
+    equal((status, headers["access-control-allow-origin"], headers["access-control-allow-headers"]),
+          (204, "https://page.example", "authorization,x-thing"))
+    equal(s.call("GET", "/version", headers=origin)[1]["access-control-allow-origin"], "https://page.example")
+    equal("access-control-allow-origin" in s.call("GET", "/version", headers={"Origin": "https://other.example"})[1], False)
+    equal("access-control-allow-origin" in server.call("GET", "/version", headers=origin)[1], False)
+    s.stop()
+
+
+def not_ready_is_503_with_retry_after():
+    """[O43] From the first moment the port is open: 503 until the first token is possible, then 200, never anything else."""
+    s = Server(wait=False)
+    seen = []
+    end = time.monotonic() + DEADLINE
+    while time.monotonic() < end:
+        status, headers, _ = s.call("GET", "/health")
+        answer = s.call("POST", "/v1/chat/completions", chat(max_tokens=1))
+        models = s.call("GET", "/v1/models")[0]
+        seen.append((status, models, answer[0]))
+        if status == 503 and "retry-after" not in headers:
+            raise AssertionError("no Retry-After")
+        if answer[0] == 503 and "retry-after" not in answer[1]:
+            raise AssertionError("no Retry-After")
+        if status == 200:
+            break
+        time.sleep(0.01)
+    equal(seen[-1][0], 200)
+    for health, models, answer in seen[:-1]:
+        equal((health in (200, 503), models in (200, 503), answer in (200, 503)), (True, True, True), seen)
+    if seen[0][0] != 503:
+        print(f"        (the model was loaded before the first look: {seen})")
+    equal(s.stop(), 0)
+
+
+def the_end_is_orderly():
+    s = Server()
+    body = {"model": "tiny", "prompt": "a", "max_tokens": 300, "ignore_eos": True, "stream": True}
+    stream = s.connect()
+    stream.sendall(request("POST", "/v1/completions", body))
+    first = stream.recv(65536)
+    idle = s.connect()
+    keep = s.connect()
+    keep.sendall(request("GET", "/version"))
+    keep.recv(65536)
+    s.process.send_signal(signal.SIGTERM)
+    s.wait_line("stopping")
+    equal(idle.recv(10), b"", "an idle connection is closed")
+    equal(keep.recv(10), b"", "a kept connection is closed")
+    rest = read_all(stream)
+    equal((first + rest).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), True, "the stream goes on to its end")
+    equal(s.process.wait(DEADLINE), 0)
+    # A second signal does not wait.
+    s = Server()
+    stream = s.connect()
+    stream.sendall(request("POST", "/v1/completions", {**body, "max_tokens": 900}))
+    stream.recv(65536)
+    s.process.send_signal(signal.SIGTERM)
+    s.wait_line("stopping")
+    s.process.send_signal(signal.SIGINT)
+    equal(s.process.wait(DEADLINE), 0)
+
+
+def usage_errors():
+    import subprocess
+    from http_support import PROGRAM
+    for flags in (["--port", "70000"], ["--prot", "1"], ["--host", "no.such.host.invalid", "--port", "0"], ["--max-body", "1T"],
+                  ["--api-key-file", "/dev/null"], ["-m", "/nowhere", "--port", "0"], ["--api-key", ""]):
+        p = subprocess.run([PROGRAM, "serve", *flags], capture_output=True, timeout=DEADLINE)
+        equal((p.returncode in (1, 2), len(p.stderr) > 0), (True, True), (flags, p.returncode, p.stderr))
+
+
+def at_most_so_many_connections():
+    s = Server("--max-connections", "8")
+    held = [s.connect() for _ in range(8)]
+    late = s.connect()
+    late.settimeout(0.5)
+    late.sendall(request("GET", "/version", headers={"Connection": "close"}))
+    try:
+        equal(late.recv(10), b"never", "the ninth waits")
+    except socket.timeout:
+        pass
+    held.pop().close()
+    late.settimeout(DEADLINE)
+    equal(parse_one(read_all(late))[0], 200)
+    s.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(run([pipelined_requests_are_answered_in_order, a_second_request_during_the_first_is_harmless, a_request_may_come_byte_by_byte,
+                  expect_continue_is_answered_first, what_is_malformed_is_refused_and_ends_the_connection, versions_and_methods,
+                  clients_that_break_off_leave_nothing, slow_clients_are_ended, request_ids, keys_and_origins,
+                  not_ready_is_503_with_retry_after, at_most_so_many_connections, the_end_is_orderly, usage_errors]))
