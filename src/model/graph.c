@@ -1,228 +1,7 @@
-/* graph.c - the layers of the model as calls of operators; read it beside model.md sections 2 to 9.
- *
- * The same code runs prefill chunks and decode rows: what differs is the number of rows. Within a layer: compress and
- * store, then index, then attend, then write the ring (a chunk may overwrite what its first rows still read). */
-#include <math.h>
+/* graph.c - the trunk as calls of operators: embedding, Engram, the layers of graph_layer.c, the head. */
+#include "model/graph_impl.h"
 
-#include "model/runner_impl.h"
-
-typedef struct {
-    by_runner *r;
-    const by_model *m;
-    const by_config *c;
-    const by_layer *kind;
-    const by_layer_weights *w;
-    by_device *dev;
-    by_buffers b; /* views of this step's rows */
-    by_batch batch;
-    by_tensor from; /* first visible window position of each sequence, in this half of the model */
-    int32_t layer;
-    by_err *err;
-} pass;
-
-/* What an FP8 or FP4 product reads: the quantised twin, or the plain rows in exact numerics. */
-static by_tensor quantised(const pass *p, by_tensor q, by_tensor plain) { return p->m->quant ? q : plain; }
-
-static by_status mix(pass *p, const by_hc_weights *hc, by_tensor norm) {
-    return by_op_hc_mix(p->dev,
-                        &(by_hc_mix_args){.h = p->b.h, .pre = p->b.pre, .fn = hc->fn, .base = hc->base, .scale = hc->scale,
-                                          .norm = norm, .y = p->b.y, .y_a8 = p->b.y_q, .next_pre = p->b.pre,
-                                          .post = p->b.post, .comb = p->b.comb, .m = p->c->hc_mult,
-                                          .iters = p->c->hc_iters, .norm_eps = (float)p->c->rms_norm_eps,
-                                          .hc_eps = (float)p->c->hc_eps},
-                        p->err);
-}
-
-static by_status write_back(pass *p) {
-    return by_op_hc_post(
-        p->dev, &(by_hc_post_args){.h = p->b.h, .out = p->b.out, .post = p->b.post, .comb = p->b.comb, .m = p->c->hc_mult},
-        p->err);
-}
-
-/* The products that read the sublayer's input: low-rank query and window key from its quantised form, the indexer's head
- * weights from its bf16 form. */
-static by_status project_input(pass *p) {
-    by_matmul_args a = {.x = quantised(p, p->b.y_q, p->b.y), .n_parts = 2, .groups = 1};
-    a.part[0].w = p->w->wq_a;
-    a.part[0].y = p->b.qa;
-    a.part[1].w = p->w->wkv;
-    a.part[1].y = p->b.kv_raw;
-    BY_TRY(by_op_matmul(p->dev, &a, p->err));
-    if (!p->kind->is_index_source) return BY_OK;
-    by_matmul_args y = {.x = p->b.y, .n_parts = 1, .groups = 1};
-    y.part[0].w = p->w->index_weights;
-    y.part[0].y = p->b.iw;
-    return by_op_matmul(p->dev, &y, p->err);
-}
-
-static by_status project_query(pass *p) {
-    by_rmsnorm_args n = {.x = p->b.qa, .norm = p->w->q_norm, .eps = (float)p->c->rms_norm_eps};
-    if (p->m->quant) n.y_a8 = p->b.qr_q;
-    else n.y = p->b.qr;
-    BY_TRY(by_op_rmsnorm(p->dev, &n, p->err));
-    by_matmul_args a = {.x = quantised(p, p->b.qr_q, p->b.qr), .n_parts = 1, .groups = 1};
-    a.part[0].w = p->w->wq_b;
-    a.part[0].y = p->b.q;
-    if (p->kind->is_index_source) {
-        a.part[1].w = p->w->index_wq_b;
-        a.part[1].y = p->b.iq;
-        a.n_parts = 2;
-    }
-    return by_op_matmul(p->dev, &a, p->err);
-}
-
-/* A KV source turns its input into new entries: main KV and index keys. */
-static by_status publish(pass *p) {
-    int32_t ratio = p->kind->ratio, src = by_model_source_index(p->m, p->layer);
-    const by_kv_layout *l = by_kv_layout_of(p->r->kv);
-    by_entries *e = &p->r->ent[ratio];
-    by_tensor v = p->b.v, latent = by_first(p->b.latent, e->n), ik = by_first(p->b.ik, e->n);
-    if (ratio == 1) { /* rounded like any projection; ratio 2 keeps the sums for the pooling */
-        v.dtype = p->m->act;
-        v.stride = by_dtype_row_bytes(v.dtype, v.cols);
-    }
-    by_matmul_args y = {.x = p->b.y, .n_parts = ratio, .groups = 1};
-    y.part[0].w = p->w->comp_wkv;
-    y.part[0].y = v;
-    if (ratio == 2) {
-        y.part[1].w = p->w->comp_wgate;
-        y.part[1].y = p->b.s;
-    }
-    BY_TRY(by_op_matmul(p->dev, &y, p->err));
-    by_compress_args c = {.batch = p->batch, .entries = *e, .v = v, .norm = p->w->comp_norm, .latent = latent,
-                          .ratio = ratio, .eps = (float)p->c->rms_norm_eps};
-    if (ratio == 2) {
-        c.s = p->b.s;
-        c.tail = by_kv_slot_mem(p->r->kv);
-        c.tail_off = by_kv_tail_off(p->r->kv, src);
-        c.tail_stride = l->slot_bytes;
-        c.tail_len = l->tail_len;
-    }
-    BY_TRY(by_op_compress(p->dev, &c, p->err));
-    if (e->n == 0) return BY_OK;
-    by_matmul_args k = {.x = latent, .n_parts = 1, .groups = 1};
-    k.part[0].w = p->w->index_wk;
-    k.part[0].y = ik;
-    BY_TRY(by_op_matmul(p->dev, &k, p->err));
-    by_entry_store_args s = {.batch = p->batch, .entries = *e, .latent = latent, .ik = ik, .k_norm = p->w->index_k_norm,
-                             .cs = by_first(p->b.cs_entry[ratio], e->n), .main = by_kv_main(p->r->kv, src),
-                             .index = by_kv_index(p->r->kv, src), .eps = (float)p->c->rms_norm_eps};
-    return by_op_entry_store(p->dev, &s, p->err);
-}
-
-static by_status select_entries(pass *p) {
-    const by_config *c = p->c;
-    int32_t ratio = p->kind->ratio, src = by_model_source_index(p->m, p->kind->kv_source);
-    by_index_query_args q = {.q = p->b.iq, .cs = p->b.cs_row, .out = p->b.iq_rec, .heads = c->index_n_heads,
-                             .d = c->index_head_dim};
-    BY_TRY(by_op_index_query(p->dev, &q, p->err));
-    by_index_select_args s = {.batch = p->batch, .q = p->b.iq_rec, .weights = p->b.iw,
-                              .scale = (float)(1.0 / sqrt((double)c->index_n_heads * c->index_head_dim)),
-                              .keys = by_kv_index(p->r->kv, src), .sel = p->b.sel, .heads = c->index_n_heads,
-                              .d = c->index_head_dim, .ratio = ratio, .topk = c->index_topk,
-                              .cand_blocks = c->candidate_topk_blocks, .cand_block_size = c->candidate_block_size,
-                              .round_bf16 = p->m->act == BY_BF16, .n_entries_max = p->r->n_entries_max[ratio]};
-    if (p->kind->picks_candidates || p->kind->uses_candidates) {
-        s.cand = p->b.cand;
-        s.mode = p->kind->picks_candidates ? BY_CAND_SOURCE : BY_CAND_INSIDE;
-    }
-    return by_op_index_select(p->dev, &s, p->err);
-}
-
-static by_status attend(pass *p) {
-    const by_config *c = p->c;
-    int32_t ratio = p->kind->ratio;
-    by_attention_args a = {.batch = p->batch, .from = p->from, .q = p->b.q, .cs = ratio ? p->b.cs_row : p->b.cs_window, .kv = p->b.kv,
-                           .ring = by_kv_ring(p->r->kv, p->layer), .sel = p->b.sel, .sink = p->w->sink, .o = p->b.o,
-                           .heads = c->n_heads, .d = c->head_dim, .window = c->window, .ratio = ratio,
-                           .scale = (float)(1.0 / sqrt((double)c->head_dim))};
-    if (ratio) a.main = by_kv_main(p->r->kv, by_model_source_index(p->m, p->kind->kv_source));
-    return by_op_attention(p->dev, &a, p->err);
-}
-
-static by_status project_output(pass *p) {
-    by_matmul_args a = {.x = p->b.o, .n_parts = 1, .groups = p->c->o_groups};
-    a.part[0].w = p->w->wo_a;
-    a.part[0].y = p->b.t;
-    BY_TRY(by_op_matmul(p->dev, &a, p->err));
-    if (p->m->quant) BY_TRY(by_op_act8(p->dev, &(by_act8_args){.x = p->b.t, .y = p->b.t_q}, p->err));
-    by_matmul_args o = {.x = quantised(p, p->b.t_q, p->b.t), .n_parts = 1, .groups = 1};
-    o.part[0].w = p->w->wo_b;
-    o.part[0].y = p->b.out;
-    return by_op_matmul(p->dev, &o, p->err);
-}
-
-/* First n rows of every per-row buffer; what has another number of rows is cut where it is used. */
-static void cut_rows(by_buffers *b, int64_t n, int32_t index_heads) {
-    by_tensor *per_row[] = {&b->h,  &b->pre,    &b->post, &b->comb, &b->y,   &b->y_q,    &b->qa,       &b->qr,        &b->qr_q,
-                            &b->q,  &b->kv_raw, &b->kv,   &b->v,    &b->s,   &b->iq,     &b->iw,       &b->sel,       &b->cand,
-                            &b->o,  &b->t,      &b->t_q,  &b->out,  &b->idx, &b->weight, &b->engram_e, &b->engram_kv, &b->cs_window,
-                            &b->cs_row};
-    for (size_t i = 0; i < sizeof per_row / sizeof per_row[0]; i++) *per_row[i] = by_first(*per_row[i], n);
-    b->iq_rec = by_first(b->iq_rec, b->iq_rec.dtype == BY_IX4 ? n * index_heads : n);
-}
-
-/* Drops the rows that end at the boundary: what the rest of the layer and of the model reads moves to the twins. */
-static by_status compact(pass *p) {
-    by_runner *r = p->r;
-    by_kept_buffers k = r->kept_buf;
-    int64_t n = r->kept.n_rows;
-    by_tensor *from[] = {&p->b.h, &p->b.pre, &p->b.post, &p->b.comb, &p->b.y, &p->b.cs_window, &p->b.cs_row, &p->b.y_q};
-    by_tensor *to[] = {&k.h, &k.pre, &k.post, &k.comb, &k.y, &k.cs_window, &k.cs_row, &k.y_q};
-    by_gather_rows_args g = {.rows = r->kept_rows};
-    for (int i = 0; i < 8; i++) {
-        if (!from[i]->mem) continue;
-        g.part[g.n_parts].x = *from[i];
-        g.part[g.n_parts++].y = *to[i] = by_first(*to[i], n);
-    }
-    if (n > 0) BY_TRY(by_op_gather_rows(p->dev, &g, p->err));
-    cut_rows(&p->b, n, p->c->index_n_heads);
-    for (int i = 0; i < 8; i++)
-        if (from[i]->mem) *from[i] = *to[i];
-    p->batch = r->kept;
-    return BY_OK;
-}
-
-static by_status attention(pass *p) {
-    BY_TRY(mix(p, &p->w->hc_attn, p->w->attn_norm));
-    if (p->kind->is_kv_source) BY_TRY(publish(p));
-    if (p->layer == p->m->boundary) {
-        p->from = p->r->limits ? p->r->keep_from : (by_tensor){0};
-        if (p->r->compacts) BY_TRY(compact(p));
-        if (p->batch.n_rows == 0) return BY_OK;
-    }
-    by_tensor cs = p->kind->ratio ? p->b.cs_row : p->b.cs_window;
-    BY_TRY(project_input(p));
-    BY_TRY(project_query(p));
-    by_rope_args rope = {.x = p->b.q, .cs = cs, .heads = p->c->n_heads, .d = p->c->head_dim};
-    BY_TRY(by_op_rope(p->dev, &rope, p->err));
-    by_window_kv_args kv = {.x = p->b.kv_raw, .norm = p->w->kv_norm, .cs = cs, .kv = p->b.kv,
-                            .rec = by_kv_layout_of(p->r->kv)->spec.ring_rec, .eps = (float)p->c->rms_norm_eps};
-    BY_TRY(by_op_window_kv(p->dev, &kv, p->err));
-    if (p->kind->is_index_source) BY_TRY(select_entries(p));
-    BY_TRY(attend(p));
-    BY_TRY(project_output(p));
-    BY_TRY(write_back(p));
-    by_ring_store_args ring = {.batch = p->batch, .kv = p->b.kv, .from = p->from, .ring = by_kv_ring(p->r->kv, p->layer)};
-    return by_op_ring_store(p->dev, &ring, p->err);
-}
-
-static by_status experts(pass *p) {
-    const by_config *c = p->c;
-    BY_TRY(mix(p, &p->w->hc_ffn, p->w->ffn_norm));
-    by_router_args route = {.x = p->b.y, .gate = p->w->gate, .bias = p->w->bias, .bias_vl = p->w->bias_vl,
-                            .row_image = p->batch.row_image, .idx = p->b.idx, .weight = p->b.weight,
-                            .k = c->n_experts_per_token, .norm_topk = true, .routed_scale = (float)c->routed_scaling};
-    BY_TRY(by_op_router(p->dev, &route, p->err));
-    by_moe_args moe = {.x = quantised(p, p->b.y_q, p->b.y), .idx = p->b.idx, .weight = p->b.weight,
-                       .experts = p->w->experts, .n_experts = c->n_experts,
-                       .shared = c->n_shared_experts ? &p->w->shared : NULL, .y = p->b.out, .inner = c->moe_width,
-                       .limit = (float)c->swiglu_limit, .quant = p->m->quant};
-    BY_TRY(by_op_moe(p->dev, &moe, p->err));
-    return write_back(p);
-}
-
-static by_status engram(pass *p) {
+static by_status engram(by_pass *p) {
     int e = p->kind->engram;
     by_engram_args g = {.grams = p->r->grams, .mult = p->m->engram_mult[e], .prime = p->m->engram_prime[e],
                         .base = p->m->engram_base[e], .table = p->w->engram_table, .e = p->b.engram_e};
@@ -236,11 +15,11 @@ static by_status engram(pass *p) {
     return by_op_engram_gate(p->dev, &gate, p->err);
 }
 
-static by_status tap(pass *p, int32_t layer) {
+static by_status tap(by_pass *p, int32_t layer) {
     return p->r->tap ? p->r->tap(p->r->tap_arg, layer, p->b.h, p->err) : BY_OK;
 }
 
-static by_status begin(pass *p) {
+static by_status begin(by_pass *p) {
     const by_batch *batch = &p->r->batch;
     by_embed_args embed = {.ids = p->r->ids, .table = p->m->w.embed, .h = p->b.h, .pre = p->b.pre, .m = p->c->hc_mult};
     BY_TRY(by_op_embed(p->dev, &embed, p->err));
@@ -258,7 +37,7 @@ static by_status begin(pass *p) {
     return BY_OK;
 }
 
-static by_status finish(pass *p) {
+static by_status finish(by_pass *p) {
     if (p->r->n_logits == 0) return BY_OK;
     by_hc_close_args close = {.h = p->b.h, .pre = p->b.pre, .norm = p->m->w.norm, .rows = p->r->rows,
                               .y = by_first(p->r->buf.close, p->r->n_logits), .m = p->c->hc_mult,
@@ -272,9 +51,10 @@ static by_status finish(pass *p) {
 
 by_status by_graph_run(by_runner *r, by_err *err) {
     const by_model *m = r->model;
-    pass p = {.r = r, .m = m, .c = &m->cfg, .dev = m->dev, .b = r->buf, .batch = r->batch, .err = err};
+    by_pass p = {.r = r, .m = m, .c = &m->cfg, .dev = m->dev, .b = r->buf, .batch = r->batch, .n_experts = m->cfg.n_experts,
+                 .features = by_first(r->draft_buf.features, r->n_rows), .err = err};
     if (r->limits) p.from = r->valid_from;
-    cut_rows(&p.b, r->n_rows, m->cfg.index_n_heads);
+    by_graph_cut_rows(&p.b, r->n_rows, m->cfg.index_n_heads);
     BY_TRY(begin(&p));
     BY_TRY(tap(&p, 0));
     for (int32_t l = 0; l < m->cfg.n_layers; l++) {
@@ -282,10 +62,12 @@ by_status by_graph_run(by_runner *r, by_err *err) {
         p.kind = &m->cfg.layers[l];
         p.w = &m->w.layers[l];
         if (p.kind->engram >= 0) BY_TRY(engram(&p));
-        BY_TRY(attention(&p));
+        if (p.kind->is_draft_target) BY_TRY(by_graph_take_features(&p));
+        BY_TRY(by_graph_attention(&p));
         if (p.batch.n_rows == 0) return BY_OK; /* no row of this step goes beyond the boundary */
-        BY_TRY(experts(&p));
+        BY_TRY(by_graph_experts(&p));
         BY_TRY(tap(&p, l + 1));
     }
+    BY_TRY(by_graph_draft_context(&p));
     return finish(&p);
 }

@@ -60,7 +60,7 @@ static by_status make_tables(by_model *m, by_err *err) {
     const by_config *c = &m->cfg;
     const by_engram_config *e = &c->engram;
     int64_t cols = (int64_t)(e->max_ngram > 1 ? e->max_ngram - 1 : 0) * e->n_heads;
-    int64_t bytes = 2 * (c->rope_dim * 2 + 64) + e->n_layers * (16 * cols + 8 * BY_LIMIT_NGRAM + 192);
+    int64_t bytes = 2 * (c->rope_dim * 2 + 64) + c->hc_mult * 4 + 64 + e->n_layers * (16 * cols + 8 * BY_LIMIT_NGRAM + 192);
     BY_TRY(by_mem_alloc(&m->tables, m->dev, (size_t)bytes, err));
     float freq[BY_LIMIT_HEAD_DIM / 2];
     int64_t at = 0;
@@ -68,6 +68,9 @@ static by_status make_tables(by_model *m, by_err *err) {
     BY_TRY(put(m, &at, &m->freq_window, BY_F32, 1, c->rope_dim / 2, freq, err));
     by_rope_freq(freq, c, true);
     BY_TRY(put(m, &at, &m->freq_compressed, BY_F32, 1, c->rope_dim / 2, freq, err));
+    float mean[BY_LIMIT_HC_MULT];
+    for (int i = 0; i < c->hc_mult; i++) mean[i] = 1.0f / (float)c->hc_mult;
+    BY_TRY(put(m, &at, &m->stream_mean, BY_F32, 1, c->hc_mult, mean, err));
     int64_t vocab = e->compressed_vocab_size ? e->compressed_vocab_size : c->vocab_size;
     for (int i = 0; i < e->n_layers; i++) {
         int64_t mult[BY_LIMIT_NGRAM], prime[BY_LIMIT_NGRAM * BY_LIMIT_ENGRAM_HEADS], base[BY_LIMIT_NGRAM * BY_LIMIT_ENGRAM_HEADS];

@@ -27,8 +27,9 @@ typedef struct by_model {
     int32_t *compressed; /* [vocab] compressed token ids for Engram; NULL without Engram */
     int32_t engram_pad;
     int32_t boundary; /* the last KV source: layers behind it own nothing but rings; -1 = rows cannot be truncated */
-    by_mem *tables; /* rotary frequencies, Engram multipliers, primes and column bases */
+    by_mem *tables; /* rotary frequencies, stream weights, Engram multipliers, primes and column bases */
     by_tensor freq_window, freq_compressed;
+    by_tensor stream_mean; /* [1, m]: 1 / m each */
     by_tensor engram_mult[BY_LIMIT_ENGRAM_LAYERS], engram_prime[BY_LIMIT_ENGRAM_LAYERS];
     by_tensor engram_base[BY_LIMIT_ENGRAM_LAYERS];
 } by_model;

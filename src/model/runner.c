@@ -24,10 +24,22 @@ static by_tensor take(bump *b, by_dtype dtype, int64_t rows, int64_t cols) {
 
 static int64_t wide(int64_t a, int64_t b) { return a > b ? a : b; }
 
+enum { DRAFT_LOGIT_BYTES = 64 << 20 };
+
+/* Sequences of one draft call: their logits fit a bounded buffer. */
+static int32_t draft_seqs(const by_model *m, const by_runner_opts *o) {
+    if (o->n_drafts == 0) return 0;
+    int64_t n = DRAFT_LOGIT_BYTES / (4 * (int64_t)o->n_drafts * m->cfg.vocab_size);
+    return n < 1 ? 1 : n < o->max_seqs ? (int32_t)n : o->max_seqs;
+}
+
+/* Most rows of a step or of a draft call. */
+static int64_t most_rows(const by_model *m, const by_runner_opts *o) { return wide(o->max_rows, (int64_t)draft_seqs(m, o) * o->n_drafts); }
+
 static void lay_out(by_buffers *o, bump *b, const by_model *m, const by_runner_opts *opts) {
     const by_config *c = &m->cfg;
     by_dtype act = m->act;
-    int64_t T = opts->max_rows, D = c->hidden_size, M = c->hc_mult, hd = (int64_t)c->n_heads * c->head_dim;
+    int64_t T = most_rows(m, opts), D = c->hidden_size, M = c->hc_mult, hd = (int64_t)c->n_heads * c->head_dim;
     int64_t od = (int64_t)c->o_groups * c->o_lora_rank, ix = wide(c->index_head_dim, 32), nix = wide(c->index_n_heads, 1);
     int64_t pairs = T / 2 + opts->max_seqs;
     *o = (by_buffers){0};
@@ -89,6 +101,25 @@ static void lay_out_kept(by_kept_buffers *k, bump *b, const by_model *m, const b
     k->cs_row = take(b, BY_F32, T, c->rope_dim);
 }
 
+static void lay_out_drafts(by_draft_buffers *o, bump *b, const by_model *m, const by_runner_opts *opts) {
+    const by_config *c = &m->cfg;
+    *o = (by_draft_buffers){0};
+    if (opts->n_drafts == 0) return;
+    int64_t T = opts->max_rows, D = c->hidden_size, F = D * c->draft.n_targets, B = draft_seqs(m, opts), K = opts->n_drafts;
+    o->features = take(b, m->act, T, F);
+    if (m->quant) o->features_q = take(b, BY_A8, T, F);
+    if (opts->trunc == BY_TRUNC_COMPACT && m->boundary >= 0) o->features_kept = take(b, m->act, T, F);
+    o->idx = take(b, BY_I32, B * K, c->draft.n_experts_per_token);
+    o->weight = take(b, BY_F32, B * K, c->draft.n_experts_per_token);
+    o->u = take(b, m->act, B * K, D);
+    o->close = take(b, m->act, B * K, D);
+    o->logits = take(b, BY_F32, B * K, c->vocab_size);
+    o->conf_u = take(b, BY_F32, B * K, 1);
+    o->bias = take(b, BY_F32, B, c->vocab_size);
+    o->e = take(b, BY_BF16, B, c->draft.markov_rank);
+    o->conf_e = take(b, BY_F32, B, 1);
+}
+
 static int64_t table_cols(const by_runner_opts *o) { return by_kv_blocks_for(o->max_context + o->max_rows); }
 
 /* int32 values that describe the largest step: rows, sequences, block tables, entries, grams, wanted rows. */
@@ -96,7 +127,8 @@ static int64_t meta_ints(const by_model *m, const by_runner_opts *o) {
     int64_t T = o->max_rows, B = o->max_seqs, pad = 16;
     int64_t rows = 4 * (T + pad), seqs = 3 * (B + 1 + pad), entries = 3 * (T + pad) + 3 * (T / 2 + B + pad);
     int64_t kept = 4 * (T + pad) + 4 * (B + 1 + pad);
-    return rows + seqs + B * table_cols(o) + pad + entries + kept + T * wide(m->cfg.engram.max_ngram, 1) + pad +
+    int64_t drafts = 6 * (draft_seqs(m, o) * (int64_t)o->n_drafts + pad) + 5 * (B + 1 + pad); /* not at the same time */
+    return drafts + rows + seqs + B * table_cols(o) + pad + entries + kept + T * wide(m->cfg.engram.max_ngram, 1) + pad +
            o->max_logits + pad;
 }
 
@@ -106,22 +138,27 @@ int64_t by_runner_bytes(const by_model *m, const by_runner_opts *opts) {
     bump b = {0};
     lay_out(&scratch, &b, m, opts);
     lay_out_kept(&kept, &b, m, opts);
+    by_draft_buffers drafts;
+    lay_out_drafts(&drafts, &b, m, opts);
     return b.at + 4 * meta_ints(m, opts);
 }
 
-static by_status check_opts(const by_runner_opts *o, by_err *err) {
+static by_status check_opts(const by_runner_opts *o, const by_model *m, by_err *err) {
     if (o->max_rows < 1 || o->max_rows > BY_LIMIT_STEP_ROWS)
         return BY_FAIL(err, BY_EINVAL, "rows of a step: %d is outside 1..%d", o->max_rows, BY_LIMIT_STEP_ROWS);
     if (o->max_seqs < 1 || o->max_seqs > BY_LIMIT_SEQS || o->max_logits < 1 || o->max_logits > o->max_rows)
         return BY_FAIL(err, BY_EINVAL, "a step of %d sequences with %d rows of logits", o->max_seqs, o->max_logits);
     if (o->max_context < 1 || o->max_context > BY_LIMIT_CONTEXT)
         return BY_FAIL(err, BY_EINVAL, "context: %lld is outside 1..%d", (long long)o->max_context, BY_LIMIT_CONTEXT);
+    if (o->n_drafts < 0 || o->n_drafts > BY_LIMIT_DRAFT_BLOCK)
+        return BY_FAIL(err, BY_EINVAL, "drafts: %d is outside 0..%d", o->n_drafts, BY_LIMIT_DRAFT_BLOCK);
+    if (o->n_drafts && m->cfg.draft.n_layers == 0) return BY_FAIL(err, BY_EINVAL, "drafts: the model has no draft layers");
     return BY_OK;
 }
 
 by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by_runner_opts *opts, by_err *err) {
     *out = NULL;
-    BY_TRY(check_opts(opts, err));
+    BY_TRY(check_opts(opts, model, err));
     by_runner *r = by_alloc_zero(BY_MEM_MODEL, sizeof *r);
     if (!r) return BY_FAIL(err, BY_ENOMEM, "out of memory for a runner");
     r->model = model;
@@ -131,10 +168,14 @@ by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by
     bump count = {0};
     lay_out(&r->buf, &count, model, opts);
     lay_out_kept(&r->kept_buf, &count, model, opts);
+    lay_out_drafts(&r->draft_buf, &count, model, opts);
+    r->max_draft_seqs = draft_seqs(model, opts);
     by_status status = by_mem_alloc(&r->work, model->dev, (size_t)count.at, err);
     if (status == BY_OK) status = by_mem_alloc(&r->meta, model->dev, (size_t)r->meta_ints * 4, err);
     r->stage = status == BY_OK ? by_alloc_zero(BY_MEM_MODEL, (size_t)r->meta_ints * 4) : NULL;
     if (status == BY_OK && !r->stage) status = BY_FAIL(err, BY_ENOMEM, "out of memory for a step's description");
+    r->conf_half = status == BY_OK ? by_alloc(BY_MEM_MODEL, (size_t)(r->max_draft_seqs + 1) * (size_t)(opts->n_drafts + 1) * 4) : NULL;
+    if (status == BY_OK && !r->conf_half) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the confidences of drafts");
     if (status < 0) {
         by_runner_destroy(r);
         return status;
@@ -142,6 +183,7 @@ by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by
     bump place = {.mem = r->work};
     lay_out(&r->buf, &place, model, opts);
     lay_out_kept(&r->kept_buf, &place, model, opts);
+    lay_out_drafts(&r->draft_buf, &place, model, opts);
     *out = r;
     return BY_OK;
 }
@@ -151,13 +193,14 @@ void by_runner_destroy(by_runner *r) {
     by_mem_free(r->work);
     by_mem_free(r->meta);
     by_free(r->stage);
+    by_free(r->conf_half);
     by_free(r);
 }
 
 /* ---- the step's description ------------------------------------------------------------------------------------ */
 
-/* Space for n int32 in the staged description; *t becomes the device's view of it as rows x cols. */
-static int32_t *stage(by_runner *r, by_tensor *t, int64_t rows, int64_t cols) {
+/* See runner_impl.h. */
+int32_t *by_runner_stage(by_runner *r, by_tensor *t, int64_t rows, int64_t cols) {
     int32_t *p = r->stage + r->n_staged;
     *t = (by_tensor){.mem = r->meta, .off = r->n_staged * 4, .stride = cols * 4, .rows = rows, .cols = cols, .dtype = BY_I32};
     r->n_staged += (rows * cols + 15) / 16 * 16;
@@ -202,13 +245,13 @@ static void describe_rows(by_runner *r, const by_step_seq *seqs, int32_t n_seqs)
     for (int32_t s = 0; s < n_seqs; s++) T += seqs[s].n_rows;
     b->n_rows = r->n_rows = T;
     b->n_seqs = n_seqs;
-    int32_t *pos = stage(r, &b->row_pos, T, 1), *seq = stage(r, &b->row_seq, T, 1);
-    int32_t *image = stage(r, &b->row_image, T, 1), *ids = stage(r, &r->ids, T, 1);
-    int32_t *row0 = stage(r, &b->seq_row0, n_seqs + 1, 1), *pos0 = stage(r, &b->seq_pos0, n_seqs, 1);
-    int32_t *slot = stage(r, &b->seq_slot, n_seqs, 1);
+    int32_t *pos = by_runner_stage(r, &b->row_pos, T, 1), *seq = by_runner_stage(r, &b->row_seq, T, 1);
+    int32_t *image = by_runner_stage(r, &b->row_image, T, 1), *ids = by_runner_stage(r, &r->ids, T, 1);
+    int32_t *row0 = by_runner_stage(r, &b->seq_row0, n_seqs + 1, 1), *pos0 = by_runner_stage(r, &b->seq_pos0, n_seqs, 1);
+    int32_t *slot = by_runner_stage(r, &b->seq_slot, n_seqs, 1);
     int64_t cols = 1;
     for (int32_t s = 0; s < n_seqs; s++) cols = wide(cols, seqs[s].kv->n_blocks);
-    int32_t *blocks = stage(r, &b->seq_blocks, n_seqs, cols);
+    int32_t *blocks = by_runner_stage(r, &b->seq_blocks, n_seqs, cols);
     int32_t at = 0;
     for (int32_t s = 0; s < n_seqs; s++) {
         const by_step_seq *q = &seqs[s];
@@ -236,7 +279,7 @@ static void describe_entries(by_runner *r, const by_step_seq *seqs, int32_t n_se
         n += end > first ? (int32_t)(end / ratio - first / ratio) : 0;
     }
     e->n = n;
-    int32_t *seq = stage(r, &e->seq, n, 1), *idx = stage(r, &e->idx, n, 1), *row = stage(r, &e->row, n, 1);
+    int32_t *seq = by_runner_stage(r, &e->seq, n, 1), *idx = by_runner_stage(r, &e->idx, n, 1), *row = by_runner_stage(r, &e->row, n, 1);
     n = 0;
     for (int32_t s = 0; s < n_seqs; at += seqs[s++].n_rows) {
         for (int64_t i = 0, p = seqs[s].kv->n_tokens; i < seqs[s].n_rows; i++, p++) {
@@ -258,7 +301,7 @@ static void describe_kept(by_runner *r, const by_step_seq *seqs, int32_t n_seqs)
     }
     r->kept = r->batch;
     if (r->limits) {
-        int32_t *valid = stage(r, &r->valid_from, n_seqs, 1), *keep = stage(r, &r->keep_from, n_seqs, 1);
+        int32_t *valid = by_runner_stage(r, &r->valid_from, n_seqs, 1), *keep = by_runner_stage(r, &r->keep_from, n_seqs, 1);
         for (int32_t s = 0; s < n_seqs; s++) {
             valid[s] = (int32_t)seqs[s].valid_from;
             keep[s] = (int32_t)wide(first_kept(r, &seqs[s]), seqs[s].valid_from);
@@ -272,9 +315,9 @@ static void describe_kept(by_runner *r, const by_step_seq *seqs, int32_t n_seqs)
         k->n_rows += end > first ? (int32_t)(end - first) : 0;
     }
     int32_t T = k->n_rows, at = 0, n = 0;
-    int32_t *rows = stage(r, &r->kept_rows, T, 1), *pos = stage(r, &k->row_pos, T, 1), *seq = stage(r, &k->row_seq, T, 1);
-    int32_t *image = stage(r, &k->row_image, T, 1);
-    int32_t *row0 = stage(r, &k->seq_row0, n_seqs + 1, 1), *pos0 = stage(r, &k->seq_pos0, n_seqs, 1);
+    int32_t *rows = by_runner_stage(r, &r->kept_rows, T, 1), *pos = by_runner_stage(r, &k->row_pos, T, 1), *seq = by_runner_stage(r, &k->row_seq, T, 1);
+    int32_t *image = by_runner_stage(r, &k->row_image, T, 1);
+    int32_t *row0 = by_runner_stage(r, &k->seq_row0, n_seqs + 1, 1), *pos0 = by_runner_stage(r, &k->seq_pos0, n_seqs, 1);
     for (int32_t s = 0; s < n_seqs; at += seqs[s++].n_rows) {
         int64_t start = seqs[s].kv->n_tokens, first = wide(first_kept(r, &seqs[s]), start);
         row0[s] = n;
@@ -293,7 +336,7 @@ static void describe_grams(by_runner *r, const by_step_seq *seqs, int32_t n_seqs
     const by_model *m = r->model;
     int n = m->cfg.engram.max_ngram;
     if (m->cfg.engram.n_layers == 0) return;
-    int32_t *grams = stage(r, &r->grams, r->n_rows, n);
+    int32_t *grams = by_runner_stage(r, &r->grams, r->n_rows, n);
     for (int32_t s = 0; s < n_seqs; s++) {
         int64_t first = seqs[s].kv->n_tokens;
         for (int64_t i = 0; i < seqs[s].n_rows; i++, grams += n) {
@@ -310,7 +353,7 @@ static void describe_wanted(by_runner *r, const by_step_seq *seqs, int32_t n_seq
     int32_t n = 0, at = 0;
     for (int32_t s = 0; s < n_seqs; s++) n += seqs[s].want == BY_WANT_ALL ? seqs[s].n_rows : seqs[s].want == BY_WANT_LAST;
     r->n_logits = n;
-    int32_t *rows = stage(r, &r->rows, n, 1);
+    int32_t *rows = by_runner_stage(r, &r->rows, n, 1);
     for (int32_t s = 0; s < n_seqs; s++) {
         int64_t start = seqs[s].kv->n_tokens, first = r->compacts ? wide(first_kept(r, &seqs[s]), start) : start;
         int32_t left = (int32_t)wide(start + seqs[s].n_rows - first, 0);

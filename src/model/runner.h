@@ -44,6 +44,7 @@ typedef struct by_runner_opts {
     int32_t max_logits;  /* rows with logits of one step, >= 1 */
     int64_t max_context; /* tokens of the longest sequence, for scratch and block tables */
     by_truncation trunc;
+    int32_t n_drafts;    /* longest draft block; 0 = nobody drafts, steps prepare nothing for it. Needs draft layers */
 } by_runner_opts;
 
 /* model and kv must outlive the runner. Errors: BY_EINVAL, BY_ENOMEM. */
@@ -58,6 +59,28 @@ by_status by_runner_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, 
 by_tensor by_runner_logits(const by_runner *r);
 /* Copies row i to host memory, vocab floats. */
 by_status by_runner_read_logits(const by_runner *r, int32_t i, float *dst, by_err *err);
+
+/* ---- drafts ---------------------------------------------------------------------------------------------------- */
+
+/* A sequence whose newest token has been chosen and not been run: the draft layers propose what follows it. */
+typedef struct by_draft_seq {
+    int32_t slot;     /* state slot whose rings hold the rows of the tokens in front */
+    int32_t token;    /* the newest token */
+    int64_t position; /* its position: rows of all positions in front were part of steps */
+    int64_t from;     /* window positions below it are not visible (keep_from or valid_from of its steps) */
+} by_draft_seq;
+
+/* Chooses the token of draft j (0-based) of each sequence: row i of logits [n, V] fp32 on the device is the proposal's law for
+ * sequence i before temperature, behind the tokens chosen before. */
+typedef by_status by_draft_pick(void *arg, int32_t j, by_tensor logits, int32_t *ids, by_err *err);
+
+/* Proposes n_drafts (1..opts.n_drafts) tokens for each of n sequences, at most by_runner_draft_seqs of them. conf [n][n_drafts]
+ * gets the confidence head's raw values: 1 / (1 + exp(-value / temperature)) estimates the chance that the draft is
+ * accepted when the ones before it were. Reads caches and writes none. Errors: BY_EINVAL, those of the operators and of pick.
+ * Source: dspark.md section 4; goldens: model/<checkpoint>/speculation.jsonl, draft_first.npz. */
+by_status by_runner_draft(by_runner *r, const by_draft_seq *seqs, int32_t n, int32_t n_drafts, by_draft_pick *pick, void *arg,
+                          float *conf, by_err *err);
+int32_t by_runner_draft_seqs(const by_runner *r);
 
 /* Called with the residual streams [rows, m * D] before layer 0 (layer = 0) and after every layer (layer + 1). Tests and
  * --dump-layers; NULL switches it off. */

@@ -26,6 +26,15 @@ typedef struct by_kept_buffers {
     by_tensor h, pre, post, comb, y, y_q, cs_window, cs_row;
 } by_kept_buffers;
 
+/* Drafting only. B sequences of one draft call, K drafts each. */
+typedef struct by_draft_buffers {
+    by_tensor features, features_q, features_kept; /* [T, n_targets * D] */
+    by_tensor idx, weight;                         /* routing of the draft layers, [T, k] */
+    by_tensor u, close;                            /* [B K, D]: last hidden before and after its norm, by draft, then sequence */
+    by_tensor logits, conf_u;                      /* [B K, V], [B K, 1] */
+    by_tensor bias, e, conf_e;                     /* one draft of every sequence: [B, V], [B, rank], [B, 1] */
+} by_draft_buffers;
+
 struct by_runner {
     by_model *model;
     by_kv *kv;
@@ -36,6 +45,10 @@ struct by_runner {
     int32_t *stage; /* the same on the host */
     int64_t meta_ints, n_staged;
     by_kept_buffers kept_buf; /* absent without truncation */
+    by_draft_buffers draft_buf; /* absent without drafts */
+    int32_t max_draft_seqs;
+    float *conf_half; /* [max_draft_seqs (n_drafts + 1)]: the halves of the confidences on the host */
+    by_batch draft_block;     /* rows of the draft call */
     by_batch batch;           /* all rows */
     by_batch kept;            /* rows that stay behind the boundary; the same as batch unless a step compacts */
     by_tensor kept_rows;      /* their numbers in batch */
@@ -51,7 +64,15 @@ struct by_runner {
 /* Views of a buffer's first n rows. */
 static inline by_tensor by_first(by_tensor t, int64_t n) { return t.mem ? by_tensor_rows(t, 0, n) : t; }
 
+/* Space for n int32 in the staged description; *t becomes the device's view of it as rows x cols. */
+int32_t *by_runner_stage(by_runner *r, by_tensor *t, int64_t rows, int64_t cols);
+
 /* Runs all layers and the head on the step that r describes. */
 by_status by_graph_run(by_runner *r, by_err *err);
+/* Runs the draft layers on r->draft_block with r->ids; r->rows orders the outputs by draft, then sequence. */
+by_status by_graph_run_block(by_runner *r, by_err *err);
+/* Adds the Markov correction for the tokens prev [n] I32 to rows [first, first + n) of the draft logits, and leaves the
+ * confidences' second half in conf_e. */
+by_status by_graph_run_markov(by_runner *r, by_tensor prev, int32_t first, by_err *err);
 
 #endif

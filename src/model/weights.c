@@ -110,34 +110,33 @@ static void flatten(by_tensor *t) {
     *t = by_tensor_make(t->mem, t->off, t->dtype, 1, t->rows * t->cols);
 }
 
-static by_status bind_hc(binder *b, by_hc_weights *hc, int l, const char *which) {
-    BY_TRY(tensor(b, &hc->fn, "layers.%d.hc_%s_fn", l, which));
-    BY_TRY(tensor(b, &hc->base, "layers.%d.hc_%s_base", l, which));
-    return tensor(b, &hc->scale, "layers.%d.hc_%s_scale", l, which);
+static by_status bind_hc(binder *b, by_hc_weights *hc, const char *layer, const char *which) {
+    BY_TRY(tensor(b, &hc->fn, "%s.hc_%s_fn", layer, which));
+    BY_TRY(tensor(b, &hc->base, "%s.hc_%s_base", layer, which));
+    return tensor(b, &hc->scale, "%s.hc_%s_scale", layer, which);
 }
 
-static by_status bind_attention(binder *b, by_layer_weights *w, int l) {
-    const by_layer *kind = &b->cfg->layers[l];
-    BY_TRY(tensor(b, &w->attn_norm, "layers.%d.attn_norm.weight", l));
-    BY_TRY(bind_hc(b, &w->hc_attn, l, "attn"));
-    BY_TRY(weight(b, &w->wq_a, false, "layers.%d.attn.wq_a", l));
-    BY_TRY(weight(b, &w->wq_b, false, "layers.%d.attn.wq_b", l));
-    BY_TRY(weight(b, &w->wkv, false, "layers.%d.attn.wkv", l));
-    BY_TRY(weight(b, &w->wo_a, false, "layers.%d.attn.wo_a", l));
-    BY_TRY(weight(b, &w->wo_b, false, "layers.%d.attn.wo_b", l));
-    BY_TRY(tensor(b, &w->q_norm, "layers.%d.attn.q_norm.weight", l));
-    BY_TRY(tensor(b, &w->kv_norm, "layers.%d.attn.kv_norm.weight", l));
-    BY_TRY(tensor(b, &w->sink, "layers.%d.attn.attn_sink", l));
+static by_status bind_attention(binder *b, by_layer_weights *w, const char *layer, const by_layer *kind) {
+    BY_TRY(tensor(b, &w->attn_norm, "%s.attn_norm.weight", layer));
+    BY_TRY(bind_hc(b, &w->hc_attn, layer, "attn"));
+    BY_TRY(weight(b, &w->wq_a, false, "%s.attn.wq_a", layer));
+    BY_TRY(weight(b, &w->wq_b, false, "%s.attn.wq_b", layer));
+    BY_TRY(weight(b, &w->wkv, false, "%s.attn.wkv", layer));
+    BY_TRY(weight(b, &w->wo_a, false, "%s.attn.wo_a", layer));
+    BY_TRY(weight(b, &w->wo_b, false, "%s.attn.wo_b", layer));
+    BY_TRY(tensor(b, &w->q_norm, "%s.attn.q_norm.weight", layer));
+    BY_TRY(tensor(b, &w->kv_norm, "%s.attn.kv_norm.weight", layer));
+    BY_TRY(tensor(b, &w->sink, "%s.attn.attn_sink", layer));
     if (kind->is_kv_source) {
-        BY_TRY(weight(b, &w->comp_wkv, false, "layers.%d.attn.compressor.wkv", l));
-        if (kind->ratio == 2) BY_TRY(weight(b, &w->comp_wgate, false, "layers.%d.attn.compressor.wgate", l));
-        BY_TRY(tensor(b, &w->comp_norm, "layers.%d.attn.compressor.norm.weight", l));
-        BY_TRY(weight(b, &w->index_wk, false, "layers.%d.attn.indexer.wk", l));
-        BY_TRY(tensor(b, &w->index_k_norm, "layers.%d.attn.indexer.k_norm.weight", l));
+        BY_TRY(weight(b, &w->comp_wkv, false, "%s.attn.compressor.wkv", layer));
+        if (kind->ratio == 2) BY_TRY(weight(b, &w->comp_wgate, false, "%s.attn.compressor.wgate", layer));
+        BY_TRY(tensor(b, &w->comp_norm, "%s.attn.compressor.norm.weight", layer));
+        BY_TRY(weight(b, &w->index_wk, false, "%s.attn.indexer.wk", layer));
+        BY_TRY(tensor(b, &w->index_k_norm, "%s.attn.indexer.k_norm.weight", layer));
     }
     if (!kind->is_index_source) return BY_OK;
-    BY_TRY(weight(b, &w->index_wq_b, false, "layers.%d.attn.indexer.wq_b", l));
-    return weight(b, &w->index_weights, false, "layers.%d.attn.indexer.weights_proj", l);
+    BY_TRY(weight(b, &w->index_wq_b, false, "%s.attn.indexer.wq_b", layer));
+    return weight(b, &w->index_weights, false, "%s.attn.indexer.weights_proj", layer);
 }
 
 static by_status bind_expert(binder *b, by_expert *e, const char *base) {
@@ -146,37 +145,80 @@ static by_status bind_expert(binder *b, by_expert *e, const char *base) {
     return weight(b, &e->w2, false, "%s.w2", base);
 }
 
-static by_status bind_ffn(binder *b, by_layer_weights *w, int l) {
-    BY_TRY(tensor(b, &w->ffn_norm, "layers.%d.ffn_norm.weight", l));
-    BY_TRY(bind_hc(b, &w->hc_ffn, l, "ffn"));
-    BY_TRY(tensor(b, &w->gate, "layers.%d.ffn.gate.weight", l));
-    BY_TRY(tensor(b, &w->bias, "layers.%d.ffn.gate.bias", l));
-    BY_TRY(tensor(b, &w->bias_vl, "layers.%d.ffn.gate.bias_vl", l));
+static by_status bind_ffn(binder *b, by_layer_weights *w, const char *layer, int n_experts) {
+    BY_TRY(tensor(b, &w->ffn_norm, "%s.ffn_norm.weight", layer));
+    BY_TRY(bind_hc(b, &w->hc_ffn, layer, "ffn"));
+    BY_TRY(tensor(b, &w->gate, "%s.ffn.gate.weight", layer));
+    BY_TRY(tensor(b, &w->bias, "%s.ffn.gate.bias", layer));
+    BY_TRY(tensor(b, &w->bias_vl, "%s.ffn.gate.bias_vl", layer));
     char base[128];
-    for (int e = 0; e < b->cfg->n_experts; e++) {
-        snprintf(base, sizeof base, "layers.%d.ffn.experts.%d", l, e);
+    for (int e = 0; e < n_experts; e++) {
+        snprintf(base, sizeof base, "%s.ffn.experts.%d", layer, e);
         BY_TRY(bind_expert(b, &w->experts[e], base));
     }
     if (!b->cfg->n_shared_experts) return BY_OK;
-    snprintf(base, sizeof base, "layers.%d.ffn.shared_experts", l);
+    snprintf(base, sizeof base, "%s.ffn.shared_experts", layer);
     return bind_expert(b, &w->shared, base);
 }
 
-static by_status bind_layer(binder *b, int l) {
-    by_layer_weights *w = &b->out->layers[l];
-    w->experts = b->out->experts + (size_t)l * (size_t)b->cfg->n_experts;
-    BY_TRY(bind_attention(b, w, l));
-    BY_TRY(bind_ffn(b, w, l));
+/* What trunk and draft layers have in common. */
+static by_status bind_common(binder *b, by_layer_weights *w, const char *layer, const by_layer *kind, int n_experts) {
+    BY_TRY(bind_attention(b, w, layer, kind));
+    BY_TRY(bind_ffn(b, w, layer, n_experts));
     by_tensor *vectors[] = {&w->attn_norm,    &w->ffn_norm,      &w->hc_attn.base, &w->hc_attn.scale, &w->hc_ffn.base,
                             &w->hc_ffn.scale, &w->q_norm,        &w->kv_norm,      &w->sink,          &w->comp_norm,
                             &w->index_k_norm, &w->bias,          &w->bias_vl};
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
         if (vectors[i]->mem) flatten(vectors[i]);
+    return BY_OK;
+}
+
+static by_status bind_layer(binder *b, int l) {
+    by_layer_weights *w = &b->out->layers[l];
+    char layer[32];
+    snprintf(layer, sizeof layer, "layers.%d", l);
+    w->experts = b->out->experts + (size_t)l * (size_t)b->cfg->n_experts;
+    BY_TRY(bind_common(b, w, layer, &b->cfg->layers[l], b->cfg->n_experts));
     if (b->cfg->layers[l].engram < 0) return BY_OK;
-    BY_TRY(weight(b, &w->engram_table, true, "layers.%d.engram.embed", l));
-    BY_TRY(weight(b, &w->engram_wkv, false, "layers.%d.engram.wkv", l));
-    BY_TRY(tensor(b, &w->engram_q, "layers.%d.engram.q_weight", l));
-    return tensor(b, &w->engram_k, "layers.%d.engram.k_weight", l);
+    BY_TRY(weight(b, &w->engram_table, true, "%s.engram.embed", layer));
+    BY_TRY(weight(b, &w->engram_wkv, false, "%s.engram.wkv", layer));
+    BY_TRY(tensor(b, &w->engram_q, "%s.engram.q_weight", layer));
+    return tensor(b, &w->engram_k, "%s.engram.k_weight", layer);
+}
+
+/* Columns [first, first + n) of a weight without scales. */
+static by_weight columns(by_weight w, int64_t first, int64_t n) {
+    w.w.off += by_dtype_row_bytes(w.w.dtype, first);
+    w.w.cols = n;
+    return w;
+}
+
+static by_status bind_draft(binder *b) {
+    const by_draft_config *c = &b->cfg->draft;
+    by_draft_weights *d = &b->out->draft;
+    if (c->n_layers == 0) return BY_OK;
+    d->layers = by_alloc_zero(BY_MEM_MODEL, by_mul_size((size_t)c->n_layers, sizeof *d->layers));
+    d->experts = by_alloc_zero(BY_MEM_MODEL, by_mul_size((size_t)c->n_layers, by_mul_size((size_t)c->n_experts, sizeof *d->experts)));
+    if (!d->layers || !d->experts) return BY_FAIL(b->err, BY_ENOMEM, "out of memory for the table of draft weights");
+    const by_layer window = {.kind = BY_LAYER_WINDOW, .kv_source = -1, .index_source = -1, .engram = -1};
+    char layer[32];
+    for (int l = 0; l < c->n_layers; l++) {
+        snprintf(layer, sizeof layer, "mtp.%d", l);
+        d->layers[l].experts = d->experts + (size_t)l * (size_t)c->n_experts;
+        BY_TRY(bind_common(b, &d->layers[l], layer, &window, c->n_experts));
+    }
+    BY_TRY(weight(b, &d->main_proj, false, "mtp.0.main_proj"));
+    BY_TRY(tensor(b, &d->main_norm, "mtp.0.main_norm.weight"));
+    BY_TRY(tensor(b, &d->norm, "%s.norm.weight", layer));
+    BY_TRY(tensor(b, &d->markov_embed, "%s.markov_head.embed.weight", layer));
+    BY_TRY(weight(b, &d->markov_head, false, "%s.markov_head.head", layer));
+    by_weight conf;
+    BY_TRY(weight(b, &conf, false, "%s.confidence_head.proj", layer));
+    d->conf_u = columns(conf, 0, b->cfg->hidden_size);
+    d->conf_e = columns(conf, b->cfg->hidden_size, c->markov_rank);
+    flatten(&d->main_norm);
+    flatten(&d->norm);
+    return BY_OK;
 }
 
 by_status by_weights_bind(by_weights *out, const by_config *cfg, const by_checkpoint *ck, by_device *dev, by_err *err) {
@@ -192,6 +234,7 @@ by_status by_weights_bind(by_weights *out, const by_config *cfg, const by_checkp
     if (status == BY_OK) status = tensor(&b, &out->norm, "norm.weight");
     if (status == BY_OK) status = weight(&b, &out->head, false, "head");
     for (int l = 0; status == BY_OK && l < cfg->n_layers; l++) status = bind_layer(&b, l);
+    if (status == BY_OK) status = bind_draft(&b);
     if (status < 0) by_weights_release(out);
     else flatten(&out->norm);
     return status;
@@ -202,5 +245,7 @@ void by_weights_release(by_weights *w) {
     by_free(w->mems);
     by_free(w->layers);
     by_free(w->experts);
+    by_free(w->draft.layers);
+    by_free(w->draft.experts);
     *w = (by_weights){0};
 }

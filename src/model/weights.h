@@ -30,11 +30,23 @@ typedef struct by_layer_weights {
     by_tensor engram_q, engram_k;
 } by_layer_weights;
 
+/* What the draft layers have besides their layers (DSpark); the embedding and the head are the trunk's. */
+typedef struct by_draft_weights {
+    by_layer_weights *layers; /* [draft.n_layers] */
+    by_expert *experts;
+    by_weight main_proj; /* [D, n_targets * D] */
+    by_tensor main_norm, norm;
+    by_tensor markov_embed;  /* [vocab, rank] BF16 */
+    by_weight markov_head;   /* [vocab, rank] */
+    by_weight conf_u, conf_e; /* the confidence head's columns for the hidden [1, D] and for the Markov embedding [1, rank] */
+} by_draft_weights;
+
 typedef struct by_weights {
     by_tensor embed, norm;
     by_weight head;
     by_layer_weights *layers; /* [n_layers] */
     by_expert *experts;       /* all layers' experts, one array */
+    by_draft_weights draft;   /* empty without draft layers */
     by_mem **mems;            /* shards, then copies */
     int32_t n_mems, cap_mems;
 } by_weights;

@@ -192,6 +192,15 @@ typedef struct by_hc_post_args {
     int32_t m;
 } by_hc_post_args;
 
+/* y = sum_i pre[i] h[i], without a norm: what drafts read of the trunk (pre 1/m everywhere: the mean) and their last hidden. */
+typedef struct by_hc_read_args {
+    by_tensor h;    /* [T, m * D] */
+    by_tensor pre;  /* [T, m] F32; stride 0: the same row for all */
+    by_tensor rows; /* [n] I32: which rows; absent: all, n = T */
+    by_tensor y;    /* [n, D] activation dtype, may be columns of a wider buffer */
+    int32_t m;
+} by_hc_read_args;
+
 /* y = rmsnorm(sum_i pre[i] h[i]) of chosen rows. The sum is rounded to the activation dtype before the norm. */
 typedef struct by_hc_close_args {
     by_tensor h, pre, norm;
@@ -222,6 +231,11 @@ typedef struct by_rmsnorm_args {
     by_tensor y_a8; /* [T, K] A8 or absent */
     float eps;
 } by_rmsnorm_args;
+
+/* y += x, both [T, N] F32. */
+typedef struct by_add_args {
+    by_tensor x, y;
+} by_add_args;
 
 /* x [T, K] F32 or BF16 -> A8. */
 typedef struct by_act8_args {
@@ -338,6 +352,8 @@ typedef struct by_attention_args {
     by_tensor o;    /* [T, heads * d] A8 or F32 */
     int32_t heads, d, window, ratio;
     float scale;
+    bool block; /* draft block: every row of a sequence sees the `window` positions in front of its sequence's first row and
+                 * all rows of its sequence, also later ones; window only */
 } by_attention_args;
 
 /* Router. Source: model.md 8; golden ops/router. idx in descending order of score + bias, ties by lower expert. */
@@ -397,7 +413,7 @@ typedef struct by_engram_gate_args {
 #define BY_OP_TABLE(X)                                                                                                 \
     X(rope_table) X(embed) X(hc_mix) X(hc_post) X(hc_close) X(matmul) X(rmsnorm) X(act8) X(rope) X(window_kv)          \
     X(ring_store) X(compress) X(entry_store) X(index_query) X(index_select) X(attention) X(router) X(moe) X(engram)    \
-    X(engram_gate) X(gather_rows)
+    X(engram_gate) X(gather_rows) X(hc_read) X(add)
 
 typedef struct by_ops {
 #define BY_OP_FIELD(name) by_status (*name)(by_device *dev, const by_##name##_args *args, by_err *err);

@@ -19,7 +19,7 @@ typedef struct {
     int64_t per_thread;
 } attention;
 
-/* What row t sees: window positions [p0, pos], then `count` entries, all or those listed. */
+/* What row t sees: n_window positions from p0 on, then `count` entries, all or those listed. */
 typedef struct {
     int32_t pos, seq, pos0, row0, p0, n_window, count;
     const unsigned char *ring;
@@ -32,8 +32,13 @@ static view look(const by_attention_args *a, int64_t t) {
     v.row0 = *by_tensor_i32(&a->batch.seq_row0, v.seq);
     int32_t slot = *by_tensor_i32(&a->batch.seq_slot, v.seq), from = by_tensor_is(&a->from) ? *by_tensor_i32(&a->from, v.seq) : 0;
     v.ring = a->ring.mem->ptr + a->ring.off + slot * a->ring.slot_stride;
-    v.p0 = v.pos - a->window + 1 > from ? v.pos - a->window + 1 : from;
-    v.n_window = v.pos >= v.p0 ? v.pos - v.p0 + 1 : 0;
+    int32_t first = v.pos - a->window + 1, last = v.pos;
+    if (a->block) {
+        first = v.pos0 - a->window;
+        last = v.pos0 + *by_tensor_i32(&a->batch.seq_row0, v.seq + 1) - v.row0 - 1;
+    }
+    v.p0 = first > from ? first : from;
+    v.n_window = last >= v.p0 ? last - v.p0 + 1 : 0;
     if (!a->main.mem) return v;
     const int32_t *sel = by_tensor_i32(&a->sel, t);
     v.count = sel[0] < 0 ? (v.pos + 1) / a->ratio : sel[0];
@@ -129,7 +134,8 @@ by_status by_cpu_attention(by_device *dev, const by_attention_args *a, by_err *e
     int64_t T = a->q.rows, d = a->d, topk = a->main.mem ? a->sel.cols - 1 : 0;
     if (d % 32 != 0 || a->heads < 1) return by_ops_ref.attention(dev, a, err);
     if (T == 0) return BY_OK;
-    attention p = {.a = a, .vec = by_cpu_of(dev)->vec, .keys_max = (a->window + topk + 15) / 16 * 16, .head_block = HEAD_BLOCK};
+    attention p = {.a = a, .vec = by_cpu_of(dev)->vec, .head_block = HEAD_BLOCK};
+    p.keys_max = (a->window + topk + (a->block ? a->batch.n_rows : 0) + 15) / 16 * 16;
     by_pool *pool = by_cpu_pool(dev, (double)T * a->heads * (double)d * 64);
     int64_t threads = by_pool_threads(pool), blocks = (a->heads + HEAD_BLOCK - 1) / HEAD_BLOCK;
     bool few = threads > 1 && T * blocks < FEW_ITEMS_PER_THREAD * threads;

@@ -22,7 +22,7 @@ typedef struct by_cpu_impl {
 static inline const by_cpu_impl *by_cpu_of(const by_device *dev) { return dev->impl; }
 
 #define BY_CPU_OPS(X)                                                                                                  \
-    X(embed) X(hc_mix) X(hc_post) X(hc_close) X(matmul) X(rmsnorm) X(act8) X(rope) X(window_kv) X(compress)            \
+    X(embed) X(hc_mix) X(hc_post) X(hc_close) X(hc_read) X(matmul) X(rmsnorm) X(act8) X(rope) X(window_kv) X(compress)            \
     X(entry_store) X(index_query) X(index_select) X(attention) X(router) X(moe) X(engram_gate)
 #define BY_CPU_DECL(name) by_status by_cpu_##name(by_device *dev, const by_##name##_args *args, by_err *err);
 BY_CPU_OPS(BY_CPU_DECL)

@@ -292,6 +292,23 @@ by_status by_cpu_hc_close(by_device *dev, const by_hc_close_args *a, by_err *err
     return run(dev, a, &a->norm, a->rows.rows, a->h.cols + D, 4 * (double)a->h.cols, close_rows, err);
 }
 
+static void read_rows(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    const job *j = arg;
+    const by_hc_read_args *a = j->args;
+    int64_t D = a->h.cols / a->m;
+    float *h = own(j, worker), *u = h + a->h.cols;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t t = by_tensor_is(&a->rows) ? *by_tensor_i32(&a->rows, i) : i;
+        j->vec->load(h, a->h.dtype, row(&a->h, t), a->h.cols);
+        j->vec->mix(u, by_tensor_f32(&a->pre, t), h, D, a->m, D);
+        j->vec->store(by_tensor_row(&a->y, i), a->y.dtype, u, D);
+    }
+}
+by_status by_cpu_hc_read(by_device *dev, const by_hc_read_args *a, by_err *err) {
+    int64_t n = by_tensor_is(&a->rows) ? a->rows.rows : a->h.rows;
+    return run(dev, a, NULL, n, a->h.cols + a->h.cols / a->m, 2 * (double)a->h.cols, read_rows, err);
+}
+
 /* ---- Engram ------------------------------------------------------------------------------------------------------ */
 
 /* Items are (row, stream). */

@@ -380,6 +380,7 @@ __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(256, 1) attentio
 by_status by_cuda_attention(by_device *dev, const by_attention_args *a, by_err *err) {
     by_cuda *c = by_cuda_of(dev);
     if (a->q.rows == 0) return BY_OK;
+    if (a->block) return BY_FAIL(err, BY_EUNSUPPORTED, "backend cuda: no attention over draft blocks");
     attention_view v = {batch_of(a->batch), view_of(a->q), view_of(a->cs), view_of(a->kv), view_of(a->sel), view_of(a->o),
                         a->ring.mem->ptr + a->ring.off, a->ring.slot_stride, a->ring.len, a->ring.rec, pages_of(a->main),
                         reinterpret_cast<const float *>(a->sink.mem->ptr + a->sink.off), i32_of(a->from), a->heads, a->d, a->window, a->ratio,

@@ -332,3 +332,7 @@ by_status by_cuda_hc_close(by_device *dev, const by_hc_close_args *a, by_err *er
     BY_CUDA_LAUNCHED(err, "hc_close");
     return BY_OK;
 }
+
+by_status by_cuda_hc_read(by_device *, const by_hc_read_args *, by_err *err) {
+    return BY_FAIL(err, BY_EUNSUPPORTED, "backend cuda: no kernel for hc_read (drafts)");
+}

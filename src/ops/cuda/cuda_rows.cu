@@ -406,3 +406,7 @@ by_status by_cuda_engram_gate(by_device *dev, const by_engram_gate_args *a, by_e
     BY_CUDA_LAUNCHED(err, "engram_gate");
     return BY_OK;
 }
+
+by_status by_cuda_add(by_device *, const by_add_args *, by_err *err) {
+    return BY_FAIL(err, BY_EUNSUPPORTED, "backend cuda: no kernel for add (drafts)");
+}

@@ -142,7 +142,9 @@ static int32_t gather_keys(const by_attention_args *a, int64_t t, float *keys) {
     int32_t slot = *by_tensor_i32(&a->batch.seq_slot, seq), n = 0, d = a->d;
     const unsigned char *ring = a->ring.mem->ptr + a->ring.off + slot * a->ring.slot_stride;
     int32_t from = by_tensor_is(&a->from) ? *by_tensor_i32(&a->from, seq) : 0;
-    for (int32_t p = pos - a->window + 1 > from ? pos - a->window + 1 : from; p <= pos; p++, n++) {
+    int32_t first = a->block ? pos0 - a->window : pos - a->window + 1, last = pos;
+    if (a->block) last = pos0 + *by_tensor_i32(&a->batch.seq_row0, seq + 1) - row0 - 1;
+    for (int32_t p = first > from ? first : from; p <= last; p++, n++) {
         const unsigned char *at = p >= pos0 ? by_tensor_row(&a->kv, row0 + (p - pos0))
                                             : ring + p % a->ring.len * by_rec_bytes(a->ring.rec, d);
         by_rec_load(keys + (int64_t)n * d, a->ring.rec, at, d);
@@ -175,7 +177,7 @@ static void attend_head(const float *q, const float *keys, int32_t n, int64_t d,
 
 by_status by_ref_attention(by_device *dev, const by_attention_args *a, by_err *err) {
     int64_t d = a->d, hd = a->heads * d;
-    int64_t topk = a->main.mem ? a->sel.cols - 1 : 0, keys_max = a->window + topk;
+    int64_t topk = a->main.mem ? a->sel.cols - 1 : 0, keys_max = a->window + topk + (a->block ? a->batch.n_rows : 0);
     float *q = by_device_scratch(dev, (size_t)(2 * hd + keys_max * (d + 1)) * 4, err);
     if (!q) return BY_ENOMEM;
     float *o = q + hd, *p = o + hd, *keys = p + keys_max;

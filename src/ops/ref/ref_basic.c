@@ -98,6 +98,16 @@ by_status by_ref_matmul(by_device *dev, const by_matmul_args *a, by_err *err) {
     return BY_OK;
 }
 
+by_status by_ref_add(by_device *dev, const by_add_args *a, by_err *err) {
+    (void)dev, (void)err;
+    for (int64_t t = 0; t < a->y.rows; t++) {
+        const float *x = by_tensor_f32(&a->x, t);
+        float *y = by_tensor_f32(&a->y, t);
+        for (int64_t i = 0; i < a->y.cols; i++) y[i] += x[i];
+    }
+    return BY_OK;
+}
+
 by_status by_ref_rmsnorm(by_device *dev, const by_rmsnorm_args *a, by_err *err) {
     int64_t K = a->x.cols;
     float *x = by_device_scratch(dev, (size_t)K * 8, err);

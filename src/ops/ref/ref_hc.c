@@ -115,3 +115,17 @@ by_status by_ref_hc_close(by_device *dev, const by_hc_close_args *a, by_err *err
     }
     return BY_OK;
 }
+
+by_status by_ref_hc_read(by_device *dev, const by_hc_read_args *a, by_err *err) {
+    int64_t mD = a->h.cols, D = mD / a->m, n = by_tensor_is(&a->rows) ? a->rows.rows : a->h.rows;
+    float *h = by_device_scratch(dev, (size_t)(mD + D) * 4, err);
+    if (!h) return BY_ENOMEM;
+    float *u = h + mD;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t t = by_tensor_is(&a->rows) ? *by_tensor_i32(&a->rows, i) : i;
+        by_row_load(h, &a->h, t);
+        mix_streams(u, h, by_tensor_f32(&a->pre, t), a->m, D, a->y.dtype);
+        by_row_store(&a->y, i, u);
+    }
+    return BY_OK;
+}

@@ -1,0 +1,73 @@
+/* runner_draft.c - one draft call: describes the blocks, runs them, and goes along the Markov chain. */
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "model/runner_impl.h"
+
+int32_t by_runner_draft_seqs(const by_runner *r) { return r->max_draft_seqs; }
+
+static by_status check_draft(const by_runner *r, const by_draft_seq *seqs, int32_t n, int32_t K, by_err *err) {
+    if (n < 1 || n > r->max_draft_seqs)
+        return BY_FAIL(err, BY_EINVAL, "drafts for %d sequences, the runner holds 1..%d", n, r->max_draft_seqs);
+    if (K < 1 || K > r->opts.n_drafts) return BY_FAIL(err, BY_EINVAL, "%d drafts, the runner holds 1..%d", K, r->opts.n_drafts);
+    for (int32_t s = 0; s < n; s++)
+        if (seqs[s].token < 0 || seqs[s].token >= r->model->cfg.vocab_size || seqs[s].position < 0 || seqs[s].position > INT32_MAX - K)
+            return BY_FAIL(err, BY_EINVAL, "draft behind token %d at position %lld", seqs[s].token, (long long)seqs[s].position);
+    return BY_OK;
+}
+
+/* Blocks as a step of K rows per sequence. */
+static void describe_block(by_runner *r, const by_draft_seq *seqs, int32_t n, int32_t K) {
+    by_batch *b = &r->draft_block;
+    int32_t T = n * K, at = 0;
+    *b = (by_batch){.n_rows = T, .n_seqs = n};
+    int32_t *pos = by_runner_stage(r, &b->row_pos, T, 1), *seq = by_runner_stage(r, &b->row_seq, T, 1);
+    int32_t *image = by_runner_stage(r, &b->row_image, T, 1), *ids = by_runner_stage(r, &r->ids, T, 1);
+    int32_t *row0 = by_runner_stage(r, &b->seq_row0, n + 1, 1), *pos0 = by_runner_stage(r, &b->seq_pos0, n, 1);
+    int32_t *slot = by_runner_stage(r, &b->seq_slot, n, 1), *from = by_runner_stage(r, &r->valid_from, n, 1);
+    int32_t *order = by_runner_stage(r, &r->rows, T, 1);
+    for (int32_t s = 0; s < n; s++) {
+        row0[s] = at;
+        pos0[s] = (int32_t)seqs[s].position;
+        slot[s] = seqs[s].slot;
+        from[s] = seqs[s].from > 0 ? (int32_t)seqs[s].from : 0;
+        for (int32_t j = 0; j < K; j++, at++) {
+            pos[at] = pos0[s] + j;
+            seq[at] = s;
+            image[at] = 0;
+            ids[at] = j == 0 ? seqs[s].token : r->model->cfg.draft.noise_token_id;
+            order[j * n + s] = at;
+        }
+    }
+    row0[n] = at;
+}
+
+static by_status read_column(float *dst, by_tensor t, int64_t n, by_err *err) {
+    return by_mem_read(dst, t.mem, (size_t)t.off, (size_t)n * 4, err); /* one value a row: stride 4 */
+}
+
+by_status by_runner_draft(by_runner *r, const by_draft_seq *seqs, int32_t n, int32_t n_drafts, by_draft_pick *pick, void *arg,
+                          float *conf, by_err *err) {
+    BY_TRY(check_draft(r, seqs, n, n_drafts, err));
+    r->n_staged = 0;
+    describe_block(r, seqs, n, n_drafts);
+    by_tensor prev;
+    int32_t *ids = by_runner_stage(r, &prev, n, 1);
+    for (int32_t s = 0; s < n; s++) ids[s] = seqs[s].token;
+    BY_TRY(by_mem_write(r->meta, 0, r->stage, (size_t)r->n_staged * 4, err));
+    BY_TRY(by_graph_run_block(r, err));
+    float *half = r->conf_half;
+    BY_TRY(read_column(half, r->draft_buf.conf_u, (int64_t)n * n_drafts, err));
+    for (int32_t j = 0; j < n_drafts; j++) {
+        if (j > 0) BY_TRY(by_mem_write(r->meta, (size_t)prev.off, ids, (size_t)n * 4, err));
+        BY_TRY(by_graph_run_markov(r, prev, j * n, err));
+        float *other = half + (size_t)n * (size_t)n_drafts;
+        BY_TRY(read_column(other, r->draft_buf.conf_e, n, err));
+        for (int32_t s = 0; s < n; s++) conf[(int64_t)s * n_drafts + j] = half[j * n + s] + other[s];
+        BY_TRY(pick(arg, j, by_tensor_rows(r->draft_buf.logits, j * n, n), ids, err));
+        for (int32_t s = 0; s < n; s++)
+            if (ids[s] < 0 || ids[s] >= r->model->cfg.vocab_size)
+                return BY_FAIL(err, BY_EINVAL, "draft %d: id %d is outside 0..%d", j, ids[s], r->model->cfg.vocab_size - 1);
+    }
+    return BY_OK;
+}
