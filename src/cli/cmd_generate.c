@@ -21,7 +21,8 @@ typedef struct {
     double temperature, top_p;
     int64_t top_k;
     uint64_t seed;
-    bool ignore_eos;
+    bool ignore_eos, draft;
+    bool has_seed;
 } request;
 
 static void number_field(by_token_lines *t, by_token_line *l, const char *key, double min, double max, double *out) {
@@ -68,9 +69,10 @@ static request read_request(by_token_lines *t, by_token_line *l, const by_config
     if (q.top_k == 0) by_token_line_refuse(t, l, "top_k: 0 is neither -1 nor at least 1");
     seed_field(t, l, &q.seed);
     bool_field(t, l, "ignore_eos", &q.ignore_eos);
-    bool draft = false;
-    bool_field(t, l, "draft", &draft);
-    if (draft) by_token_line_refuse(t, l, "draft: this build has no speculative decoding");
+    q.has_seed = by_json_get(&l->row, "seed") && by_json_get(&l->row, "seed")->type != BY_JSON_NULL;
+    q.draft = c->draft.n_layers > 0;
+    bool_field(t, l, "draft", &q.draft);
+    if (q.draft && c->draft.n_layers == 0) by_token_line_refuse(t, l, "draft: the model has no draft layers");
     const by_json *images = by_json_get(&l->row, "images");
     if (images && !(by_json_is(images, BY_JSON_ARRAY) && images->n == 0) && images->type != BY_JSON_NULL)
         by_token_line_refuse(t, l, "images: this build has no image input");
@@ -88,6 +90,7 @@ static by_status take_token(void *arg, int32_t token, float logprob, by_err *err
 typedef struct {
     by_solo solo;
     int sampler; /* by_sample_rule */
+    int verify;  /* by_sample_verify_rule; -1 = coupled where a seed or temperature 0 is given, else rejection */
     by_buf out;
 } job;
 
@@ -108,7 +111,8 @@ static void write_result(job *j, const by_token_line *l, const int32_t *tokens, 
     by_json_out_key(&o, "finish_reason");
     by_json_out_z(&o, r->finish == BY_SOLO_STOP ? "stop" : "length");
     const struct { const char *key; int64_t value; } counts[] = {
-        {"n_prompt", r->n_prompt}, {"n_steps", r->n_steps}, {"n_drafted", 0}, {"n_accepted", 0}};
+        {"n_prompt", r->n_prompt}, {"n_steps", r->n_steps}, {"n_drafted", r->n_drafted},
+        {"n_accepted", r->n_accepted}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         by_json_out_key(&o, counts[i].key);
         by_json_out_int(&o, counts[i].value);
@@ -139,7 +143,9 @@ static void run_line(job *j, by_token_lines *t, by_token_line *l, const request 
     }
     memcpy(tokens, l->tokens, (size_t)l->n_tokens * 4);
     by_solo_gen_opts o = {.sampling = by_sample_params_default(), .max_tokens = (int32_t)(total - l->n_tokens),
-                          .ignore_eos = q->ignore_eos};
+                          .ignore_eos = q->ignore_eos, .draft = q->draft};
+    bool fixed = q->has_seed || q->temperature == 0;
+    o.verify = j->verify >= 0 ? (by_sample_verify_rule)j->verify : fixed ? BY_SAMPLE_COUPLED : BY_SAMPLE_REJECTION;
     o.sampling.law.temperature = (float)q->temperature;
     o.sampling.law.top_p = (float)q->top_p;
     o.sampling.law.top_k = (int32_t)q->top_k;
@@ -184,16 +190,15 @@ static int run_all(job *j, by_token_lines *t, int fd, int64_t chunk, by_err *err
 int by_cmd_generate(int argc, char **argv) {
     by_model_flags f = by_model_flags_default();
     const char *input = NULL, *output = "-";
-    job j = {.sampler = BY_SAMPLE_DEEPINFER};
-    int verify = 0;
+    job j = {.sampler = BY_SAMPLE_DEEPINFER, .verify = -1};
     const by_flag flags[] = {
         BY_MODEL_FLAG_ROWS(f),
         {.names = "--input,-i", .kind = BY_FLAG_STRING, .out = &input, .help = "lines {\"id\", \"tokens\", ...} (- = standard input)"},
         {.names = "--output,-o", .kind = BY_FLAG_STRING, .out = &output, .help = "result lines (default: standard output)"},
         {.names = "--sampler", .kind = BY_FLAG_CHOICE, .out = &j.sampler, .choices = "smooth|deepinfer",
          .help = "how a random word becomes a token (default here: deepinfer)"},
-        {.names = "--spec-verify", .kind = BY_FLAG_CHOICE, .out = &verify, .choices = "coupled|rejection",
-         .help = "acceptance rule of drafts"},
+        {.names = "--spec-verify", .kind = BY_FLAG_CHOICE, .out = &j.verify, .choices = "coupled|rejection",
+         .help = "acceptance rule of drafts (default: coupled with a seed or temperature 0, else rejection)"},
     };
     const by_usage usage = {"generate", "-i FILE [-o FILE] [flags]", "Generates tokens for each input line.\n"};
     int code;
@@ -201,6 +206,7 @@ int by_cmd_generate(int argc, char **argv) {
     if (!input) return fprintf(stderr, "bathyc generate: --input is needed\n"), 2;
     by_err err = {0};
     by_token_lines lines = {0};
+    f.draft = true;
     by_status status = by_model_flags_open(&j.solo, &f, &err);
     if (status < 0) return fprintf(stderr, "bathyc generate: %s\n", err.msg), by_model_exit_code(status);
     status = by_token_lines_read(&lines, input, j.solo.model->cfg.vocab_size, &err);

@@ -11,6 +11,7 @@ typedef struct by_model_flags {
     int numerics; /* by_numerics */
     int64_t threads, chunk, context;
     bool check_weights; /* --no-check-weights */
+    bool draft;         /* no flag: commands that draft set it */
 } by_model_flags;
 
 #define BY_BACKEND_CHOICES "ref|cpu|cuda|guard"

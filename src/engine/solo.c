@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "engine/spec.h"
 
 enum { BACKTRACK = 6, LOGIT_BYTES = 64 << 20 };
 
@@ -14,6 +15,8 @@ by_status by_solo_open(by_solo *s, const char *dir, const by_solo_opts *opts, by
     by_status status = by_device_open(&s->dev, &opts->device, err);
     if (status == BY_OK) status = by_model_open(&s->model, dir, s->dev, &opts->model, err);
     if (status < 0) by_solo_close(s);
+    else if (opts->draft && s->model->cfg.draft.n_layers)
+        s->n_drafts = s->model->cfg.draft.block_size < BY_SPEC_DRAFTS_MAX ? s->model->cfg.draft.block_size : BY_SPEC_DRAFTS_MAX;
     return status;
 }
 
@@ -35,13 +38,15 @@ by_status by_solo_reserve(by_solo *s, int64_t context, int32_t chunk, by_err *er
     s->context = context;
     s->chunk = chunk;
     s->max_logits = rows < 1 ? 1 : rows < chunk ? (int32_t)rows : chunk;
+    int32_t K = s->n_drafts, step = chunk > K ? chunk : K + 1, backtrack = K + 1 > BACKTRACK ? K + 1 : BACKTRACK;
+    if (s->max_logits < K + 1) s->max_logits = K + 1;
     by_kv_layout layout;
-    BY_TRY(by_model_kv_layout(&layout, s->model, BACKTRACK, err));
-    by_kv_opts pool = {.n_blocks = (int32_t)by_kv_blocks_for(context), .n_slots = 1};
+    BY_TRY(by_model_kv_layout(&layout, s->model, backtrack, err));
+    by_kv_opts pool = {.n_blocks = (int32_t)by_kv_blocks_for(context + K), .n_slots = 1};
     BY_TRY(by_kv_create(&s->kv, s->dev, &layout, &pool, err));
-    by_runner_opts run = {.max_rows = chunk, .max_seqs = 1, .max_logits = s->max_logits, .max_context = context};
+    by_runner_opts run = {.max_rows = step, .max_seqs = 1, .max_logits = s->max_logits, .max_context = context + K, .n_drafts = K};
     BY_TRY(by_runner_create(&s->runner, s->model, s->kv, &run, err));
-    return by_kv_seq_init(&s->seq, s->kv, context, err);
+    return by_kv_seq_init(&s->seq, s->kv, context + K, err);
 }
 
 void by_solo_close(by_solo *s) {

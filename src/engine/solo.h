@@ -14,6 +14,7 @@ typedef struct by_solo {
     int64_t context; /* tokens the sequence may hold */
     int32_t chunk;   /* rows of one prefill step */
     int32_t max_logits;
+    int32_t n_drafts; /* tokens of a draft block; 0 = no drafting. The caches take that many tokens more than `context` */
 } by_solo;
 
 typedef struct by_solo_opts {
@@ -21,6 +22,7 @@ typedef struct by_solo_opts {
     by_model_opts model;
     int64_t context; /* 0 = the model's max_positions; clamped to it */
     int32_t chunk;   /* 0 = by_solo_default_chunk */
+    bool draft;      /* make room for speculative decoding when the model has draft layers */
 } by_solo_opts;
 
 /* Rows per prefill step when nobody says otherwise: enough for the weights to be read once for many rows. */

@@ -1,54 +1,50 @@
 /* solo_gen.c - see solo_gen.h. */
 #include "engine/solo_gen.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/cpu.h"
-#include "sample/sample_dist.h"
-#include "sample/sample_edit.h"
+#include "engine/spec.h"
 
 typedef struct {
     by_solo *solo;
     const by_solo_gen_opts *opts;
-    float *logits;
-    by_sample_scratch *scratch;
+    int32_t *tokens; /* the caller's */
+    int32_t n_prompt;
+    by_solo_token *token;
+    void *arg;
+    by_solo_gen_result *out;
+    by_spec spec;
+    by_spec_law law;
     by_sample_history history;
-    bool edits;
+    by_spec_drafts drafts;
+    float *logits;  /* [vocab] */
+    int32_t *input; /* drafting: the sequence with the drafts behind it */
+    bool done;
 } state;
 
-static by_status begin(state *g, const int32_t *tokens, int32_t n_prompt, by_err *err) {
+static by_status begin(state *g, by_err *err) {
+    const by_sample_params *p = &g->opts->sampling;
     int32_t V = g->solo->model->cfg.vocab_size;
-    BY_TRY(by_sample_params_check(&g->opts->sampling, V, err));
+    BY_TRY(by_sample_params_check(p, V, err));
+    BY_TRY(by_spec_init(&g->spec, V, err));
+    g->law = (by_spec_law){.params = p, .seed = p->seed, .rule = g->opts->verify};
     g->logits = by_alloc(BY_MEM_REQUEST, (size_t)V * 4);
-    if (!g->logits) return BY_FAIL(err, BY_ENOMEM, "out of memory for a row of logits");
-    by_cpu cpu;
-    by_cpu_detect(&cpu);
-    BY_TRY(by_sample_scratch_create(&g->scratch, V, cpu.isa, err));
-    g->edits = !by_sample_params_plain(&g->opts->sampling);
-    if (!g->edits) return BY_OK;
-    BY_TRY(by_sample_history_reserve(&g->history, (uint32_t)n_prompt + (uint32_t)g->opts->max_tokens, err));
-    return by_sample_history_add_prompt(&g->history, tokens, n_prompt, err);
+    g->input = by_alloc(BY_MEM_REQUEST, ((size_t)g->n_prompt + (size_t)g->opts->max_tokens + BY_SPEC_DRAFTS_MAX) * 4);
+    if (!g->logits || !g->input) return BY_FAIL(err, BY_ENOMEM, "out of memory for a generation");
+    if (by_sample_params_plain(p)) return BY_OK;
+    g->law.history = &g->history;
+    BY_TRY(by_sample_history_reserve(&g->history, (uint32_t)g->n_prompt + (uint32_t)g->opts->max_tokens + BY_SPEC_DRAFTS_MAX, err));
+    return by_sample_history_add_prompt(&g->history, g->tokens, g->n_prompt, err);
 }
 
 static void end(state *g) {
     by_free(g->logits);
-    by_sample_scratch_destroy(g->scratch);
+    by_free(g->input);
+    by_spec_deinit(&g->spec);
+    by_spec_clear_drafts(&g->drafts);
     by_sample_history_deinit(&g->history);
-}
-
-/* The token at position n_tokens, from the last row's logits. */
-static by_status pick(state *g, int64_t n_tokens, int32_t n_output, int32_t *token, float *logprob, by_err *err) {
-    int32_t V = g->solo->model->cfg.vocab_size;
-    const by_sample_params *p = &g->opts->sampling;
-    BY_TRY(by_solo_logits(g->solo, g->logits, err));
-    if (g->edits) BY_TRY(by_sample_edit(g->logits, V, p, &g->history, n_output, NULL, err));
-    by_sample_dist d;
-    BY_TRY(by_sample_dist_make(&d, g->logits, V, &p->law, g->scratch, err));
-    by_sample_stream stream = by_sample_stream_at(p->seed, (uint32_t)n_tokens, BY_SAMPLE_DRAW_FRESH);
-    *token = by_sample_dist_pick(&d, &stream, p->rule, g->scratch);
-    if (*token == BY_SAMPLE_NONE) BY_TRY(by_sample_argmax(token, g->logits, V, g->scratch, err));
-    *logprob = by_sample_dist_logprob(&d, *token);
-    return g->edits ? by_sample_history_push(&g->history, *token, err) : BY_OK;
 }
 
 static bool is_stop(const by_solo_gen_opts *o, int32_t token) {
@@ -58,29 +54,68 @@ static bool is_stop(const by_solo_gen_opts *o, int32_t token) {
     return false;
 }
 
-static by_status generate(state *g, int32_t *tokens, int32_t n_prompt, by_solo_token *token, void *arg,
-                          by_solo_gen_result *out, by_err *err) {
-    int64_t n = n_prompt, t0 = by_clock_ns();
-    BY_TRY(by_solo_feed(g->solo, tokens, n, err));
-    int64_t t1 = by_clock_ns();
-    out->prefill_s = (double)(t1 - t0) * 1e-9;
-    by_status status = BY_OK;
-    for (;;) {
-        float logprob;
-        status = pick(g, n, out->n_output, &tokens[n], &logprob, err);
-        if (status < 0) break;
-        n++;
-        out->n_output++;
-        status = token(arg, tokens[n - 1], logprob, err);
-        if (status < 0) break;
-        out->finish = status == BY_END ? BY_SOLO_CALLER : is_stop(g->opts, tokens[n - 1]) ? BY_SOLO_STOP : BY_SOLO_LENGTH;
-        if (out->finish != BY_SOLO_LENGTH || out->n_output == g->opts->max_tokens) break;
-        status = by_solo_feed(g->solo, tokens, n, err);
-        if (status < 0) break;
-        out->n_steps++;
+/* Hands one token out and says whether it was the last. */
+static by_status commit(state *g, const by_spec_token *t, by_err *err) {
+    by_solo_gen_result *r = g->out;
+    g->tokens[g->n_prompt + r->n_output++] = t->id;
+    by_status status = g->token(g->arg, t->id, t->logprob, err);
+    if (status < 0) return status;
+    r->finish = status == BY_END ? BY_SOLO_CALLER : is_stop(g->opts, t->id) ? BY_SOLO_STOP : BY_SOLO_LENGTH;
+    g->done = r->finish != BY_SOLO_LENGTH || r->n_output == g->opts->max_tokens;
+    return BY_OK;
+}
+
+/* Row `row` of the last step's logits, row `index` of the tokens behind n; draft < 0: none. */
+static by_status sample(state *g, int32_t row, int64_t n, int32_t index, int32_t draft, by_spec_token *t, by_err *err) {
+    BY_TRY(by_runner_read_logits(g->solo->runner, row, g->logits, err));
+    by_spec_row r = {.logits = g->logits, .first = n, .index = index, .n_out = (int32_t)(n - g->n_prompt) + index};
+    return by_spec_sample(&g->spec, &g->law, &r, &g->drafts, draft, t, NULL, err);
+}
+
+static by_status propose(state *g, int64_t n, by_err *err) {
+    by_spec_target t = {.seq = {.slot = g->solo->seq.slot, .token = g->tokens[n - 1], .position = n - 1}, .law = &g->law,
+                        .n_out = g->out->n_output, .drafts = &g->drafts};
+    return by_spec_propose(&g->spec, g->solo->runner, &t, 1, g->solo->n_drafts, err);
+}
+
+/* One step: the newest token's row, and behind it those of the drafts. All drafts are judged, also behind an end token. */
+static by_status step(state *g, by_err *err) {
+    by_solo *s = g->solo;
+    int64_t n = g->n_prompt + g->out->n_output;
+    bool draft = g->opts->draft && s->n_drafts;
+    if (draft) BY_TRY(propose(g, n, err));
+    memcpy(g->input + n, g->drafts.ids, (size_t)g->drafts.n * 4);
+    g->input[n - 1] = g->tokens[n - 1];
+    BY_TRY(by_kv_seq_reserve(&s->seq, s->kv, n + g->drafts.n, err));
+    by_step_seq rows = {.kv = &s->seq, .tokens = g->input, .n_rows = 1 + g->drafts.n, .want = BY_WANT_ALL};
+    BY_TRY(by_runner_step(s->runner, &rows, 1, err));
+    g->out->n_steps++;
+    g->out->n_drafted += g->drafts.n;
+    int32_t used = 0;
+    for (bool accepted = true; accepted; used++) {
+        by_spec_token t;
+        BY_TRY(sample(g, used, n, used, used < g->drafts.n ? g->drafts.ids[used] : -1, &t, err));
+        accepted = t.accepted;
+        g->out->n_accepted += accepted;
+        g->input[n + used] = t.id;
+        if (!g->done) BY_TRY(commit(g, &t, err));
     }
-    out->decode_s = (double)(by_clock_ns() - t1) * 1e-9;
-    return status < 0 ? status : BY_OK;
+    s->seq.n_tokens = n - 1 + used; /* rows of rejected drafts are written again before anything reads them */
+    return BY_OK;
+}
+
+static by_status generate(state *g, by_err *err) {
+    int64_t t0 = by_clock_ns();
+    memcpy(g->input, g->tokens, (size_t)g->n_prompt * 4);
+    BY_TRY(by_solo_feed(g->solo, g->tokens, g->n_prompt, err));
+    int64_t t1 = by_clock_ns();
+    g->out->prefill_s = (double)(t1 - t0) * 1e-9;
+    by_spec_token first;
+    by_status status = sample(g, 0, g->n_prompt, 0, -1, &first, err);
+    if (status == BY_OK) status = commit(g, &first, err);
+    while (status == BY_OK && !g->done) status = step(g, err);
+    g->out->decode_s = (double)(by_clock_ns() - t1) * 1e-9;
+    return status;
 }
 
 by_status by_solo_generate(by_solo *s, int32_t *tokens, int32_t n_prompt, const by_solo_gen_opts *opts, by_solo_token *token,
@@ -88,10 +123,13 @@ by_status by_solo_generate(by_solo *s, int32_t *tokens, int32_t n_prompt, const 
     *out = (by_solo_gen_result){.n_prompt = n_prompt};
     if (n_prompt < 1) return BY_FAIL(err, BY_EINVAL, "the prompt is empty");
     if (opts->max_tokens < 1) return BY_FAIL(err, BY_EINVAL, "max_tokens: %d is below 1", opts->max_tokens);
+    int64_t total = (int64_t)n_prompt + opts->max_tokens;
+    if (total > s->context)
+        return BY_FAIL(err, BY_ECONTEXT, "%lld tokens exceed the context of %lld", (long long)total, (long long)s->context);
     if (s->seq.n_tokens >= n_prompt) by_solo_reset(s); /* at least one row has to give logits */
-    state g = {.solo = s, .opts = opts};
-    by_status status = begin(&g, tokens, n_prompt, err);
-    if (status == BY_OK) status = generate(&g, tokens, n_prompt, token, arg, out, err);
+    state g = {.solo = s, .opts = opts, .tokens = tokens, .n_prompt = n_prompt, .token = token, .arg = arg, .out = out};
+    by_status status = begin(&g, err);
+    if (status == BY_OK) status = generate(&g, err);
     end(&g);
     return status;
 }

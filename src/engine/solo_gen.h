@@ -1,10 +1,11 @@
-/* solo_gen.h - generation on a by_solo: prefill, then one token after another, handed to a callback as they come. The
- * simplest loop there is, and the twin that the request engine is compared with. One thread. */
+/* solo_gen.h - generation on a by_solo: prefill, then step after step, tokens handed to a callback as they come. The
+ * simplest loops there are, with and without drafts, and the twins that the request engine is compared with. One thread. */
 #ifndef BY_ENGINE_SOLO_GEN_H
 #define BY_ENGINE_SOLO_GEN_H
 
 #include "engine/solo.h"
 #include "sample/sample_params.h"
+#include "sample/sample_verify.h"
 
 typedef enum by_solo_finish { BY_SOLO_STOP, BY_SOLO_LENGTH, BY_SOLO_CALLER } by_solo_finish;
 
@@ -12,12 +13,15 @@ typedef struct by_solo_gen_opts {
     by_sample_params sampling; /* eos_id is used as the end token unless ignore_eos */
     int32_t max_tokens;        /* >= 1 */
     bool ignore_eos;
+    bool draft; /* propose and verify solo->n_drafts tokens in every step; nothing when that is 0 */
+    by_sample_verify_rule verify;
 } by_solo_gen_opts;
 
 typedef struct by_solo_gen_result {
     by_solo_finish finish;
     int32_t n_prompt, n_output;
     int64_t n_steps;           /* trunk forwards after prefill */
+    int64_t n_drafted, n_accepted; /* drafts verified; those that were the target's tokens, also behind an end token */
     double prefill_s, decode_s;
 } by_solo_gen_result;
 

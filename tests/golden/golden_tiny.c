@@ -161,6 +161,59 @@ static void conversations_in_exact_and_deployed_numerics(void **state) {
     check_texts(chats, n_chats, "deployed", 1, stride(2));
 }
 
+/* ---- speculation ---- */
+
+static by_buf trace_input;
+static const by_json *traces[CASES_MAX];
+static int n_traces;
+
+static void add_trace(const by_json *row) {
+    by_str id = member(row, "id")->v.s;
+    by_buf_printf(&trace_input, "{\"id\":\"%.*s\",\"tokens\":[", BY_STR_ARG(id));
+    push_tokens(&trace_input, member(row, "tokens"));
+    by_buf_printf(&trace_input, "],\"max_tokens\":%d,\"temperature\":0,\"draft\":true}\n", (int)member(row, "max_tokens")->v.i);
+    traces[n_traces++] = row;
+}
+
+/* The same steps as the reference: their number, what was drafted, what was accepted, and the text (which the trace's
+ * `expect` goes beyond by what the last step gave more). */
+static void check_trace(const by_json *row, const by_json *answer) {
+    const by_json *steps = member(row, "steps"), *got = by_json_get(answer, "tokens"), *want = member(row, "expect");
+    by_str id = member(row, "id")->v.s;
+    if (!got) fail_msg("%.*s: %.*s", BY_STR_ARG(id), BY_STR_ARG(member(answer, "error")->v.s));
+    int64_t n_drafted = 0, n_accepted = 0;
+    for (uint32_t i = 0; i < steps->n; i++) {
+        n_drafted += member(by_json_at(steps, i), "drafts")->n;
+        n_accepted += member(by_json_at(steps, i), "accepted")->v.i;
+    }
+    assert_int_equal(member(answer, "n_steps")->v.i, steps->n);
+    assert_int_equal(member(answer, "n_drafted")->v.i, n_drafted);
+    assert_int_equal(member(answer, "n_accepted")->v.i, n_accepted);
+    assert_true(got->n > 0 && got->n <= want->n && (int64_t)got->n <= member(row, "max_tokens")->v.i);
+    for (uint32_t i = 0; i < got->n; i++) assert_int_equal(by_json_at(got, i)->v.i, by_json_at(want, i)->v.i);
+}
+
+static void speculation_takes_the_steps_of_the_reference(void **state) {
+    (void)state;
+    read_rows(by_lines_open(by_golden_path("tiny/speculation.jsonl")), add_trace);
+    assert_int_equal(n_traces, 10);
+    by_process_opts opts = {.input = trace_input.ptr, .input_bytes = trace_input.len, .limit_s = 3600};
+    by_process_result r = by_bathyc(&opts, "generate", "-i", "-", "--numerics", "exact", NULL);
+    if (r.exit_code != 0) {
+        by_process_print(&r);
+        fail();
+    }
+    char *rest = r.out;
+    for (int i = 0; i < n_traces; i++) {
+        char *line = strsep(&rest, "\n");
+        by_json answer;
+        if (!line || by_json_parse(&answer, &arena, by_str_z(line), NULL, NULL) != BY_OK) fail_msg("trace %d: no answer line", i);
+        check_trace(traces[i], &answer);
+    }
+    by_process_free(&r);
+    by_buf_deinit(&trace_input);
+}
+
 /* ---- log-probabilities ---- */
 
 static const text_case *greedy_by_id(by_str id) {
@@ -230,6 +283,7 @@ int main(void) {
         cmocka_unit_test(prompts_in_deployed_numerics),
         cmocka_unit_test(prompts_in_quantised_numerics),
         cmocka_unit_test(conversations_in_exact_and_deployed_numerics),
+        cmocka_unit_test(speculation_takes_the_steps_of_the_reference),
         cmocka_unit_test(log_probabilities_in_exact_numerics),
     };
     return cmocka_run_group_tests(tests, read_goldens, free_goldens);

@@ -238,6 +238,20 @@ static void stream_case(int64_t T, by_dtype act, int32_t m, int64_t D, by_dtype 
     EVERY(i)
         RUN(hc_close, i, .h = h.on[i], .pre = pre.on[i], .norm = norm.on[i], .rows = rows.on[i], .y = closed.on[i], .m = m, .eps = 1e-20f);
     compare("hc_close", closed, tol, 0);
+    three read = empty(act, 2, D), wide = empty(act, T, 2 * D);
+    EVERY(i) {
+        RUN(hc_read, i, .h = h.on[i], .pre = pre.on[i], .rows = rows.on[i], .y = read.on[i], .m = m);
+        by_tensor right = wide.on[i], same = pre.on[i]; /* columns of a wider buffer, one row of weights for all */
+        right.off += by_dtype_row_bytes(act, D);
+        right.cols = D;
+        same.stride = 0;
+        RUN(hc_read, i, .h = h.on[i], .pre = same, .y = right, .m = m);
+    }
+    compare("hc_read", read, quant ? 4e-3 : 1e-6, 0);
+    compare("hc_read of all rows", wide, quant ? 4e-3 : 1e-6, 0);
+    three sum = normal(BY_F32, T, D, 1), more = normal(BY_F32, T, D, 1);
+    EVERY(i) RUN(add, i, .x = more.on[i], .y = sum.on[i]);
+    compare("add", sum, 0, 0);
     three post_in = positive(T, m), comb_in = positive(T, m * m); /* the same on every device */
     EVERY(i) RUN(hc_post, i, .h = h.on[i], .out = out.on[i], .post = post_in.on[i], .comb = comb_in.on[i], .m = m);
     compare("hc_post", h, 0, 0);
@@ -313,7 +327,7 @@ static three records(by_rec rec, int64_t n, int64_t d) {
     return t;
 }
 
-static void attention_case(int32_t n_seqs, int32_t rows_each, int32_t heads, bool deployed, bool entries) {
+static void attention_case(int32_t n_seqs, int32_t rows_each, int32_t heads, bool deployed, bool entries, bool draft_block) {
     enum { D = 96, R = 32, W = 24, PER_BLOCK = 8, TOPK = 20 };
     steps s = make_steps(n_seqs, rows_each, 100);
     by_dtype act = deployed ? BY_BF16 : BY_F32;
@@ -336,17 +350,22 @@ static void attention_case(int32_t n_seqs, int32_t rows_each, int32_t heads, boo
         RUN(attention, i, .batch = batch_of(&s, i), .q = q.on[i], .cs = cs.on[i], .kv = kv.on[i],
             .ring = {ring.on[i].mem, 0, W * rec, W, ring_rec},
             .main = entries ? (by_pages){main.on[i].mem, 0, block, PER_BLOCK, main_rec} : (by_pages){0}, .sel = chosen.on[i],
-            .sink = sink.on[i], .o = o.on[i], .heads = heads, .d = D, .window = W, .ratio = 2, .scale = 0.1f);
+            .sink = sink.on[i], .o = o.on[i], .heads = heads, .d = D, .window = W, .ratio = 2, .scale = 0.1f,
+            .block = draft_block);
     compare("attention", o, deployed ? 1e-3 : 3e-6, deployed ? 0.01 : 0);
 }
 
 static void attention_cases(void) {
-    attention_case(1, 1, 5, true, true);
-    attention_case(1, 1, 32, true, false);
-    attention_case(3, 1, 20, true, true);
-    attention_case(2, 40, 17, true, true);
-    attention_case(1, 9, 4, false, true);
-    attention_case(4, 2, 33, false, false);
+    attention_case(1, 1, 5, true, true, false);
+    attention_case(1, 1, 32, true, false, false);
+    attention_case(3, 1, 20, true, true, false);
+    attention_case(2, 40, 17, true, true, false);
+    attention_case(1, 9, 4, false, true, false);
+    attention_case(4, 2, 33, false, false, false);
+    attention_case(1, 5, 8, true, false, true);
+    attention_case(6, 5, 8, true, false, true);
+    attention_case(8, 8, 33, false, false, true);
+    attention_case(1, 1, 4, false, false, true);
 }
 
 static void index_case(int32_t n_seqs, int32_t rows_each, int32_t old, bool deployed, by_candidates mode) {

@@ -1,0 +1,184 @@
+/* spec.c - see spec.h. */
+#include "engine/spec.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/cpu.h"
+
+void by_spec_clear_drafts(by_spec_drafts *d) {
+    by_free(d->q);
+    *d = (by_spec_drafts){0};
+}
+
+by_status by_spec_init(by_spec *s, int32_t vocab, by_err *err) {
+    *s = (by_spec){.vocab = vocab};
+    by_cpu cpu;
+    by_cpu_detect(&cpu);
+    BY_TRY(by_sample_scratch_create(&s->scratch, vocab, cpu.isa, err));
+    s->row = by_alloc(BY_MEM_REQUEST, (size_t)vocab * 4);
+    return s->row ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for a row of logits");
+}
+
+void by_spec_deinit(by_spec *s) {
+    by_sample_scratch_destroy(s->scratch);
+    by_free(s->row);
+    by_free(s->seqs);
+    by_free(s->conf);
+    *s = (by_spec){0};
+}
+
+static const by_sample_law plain_law = {.temperature = 1, .top_p = 1, .top_k = -1};
+
+static by_sample_params with_seed(const by_spec_law *law) {
+    by_sample_params p = *law->params;
+    p.seed = law->seed;
+    return p;
+}
+
+/* A draw from the law at a position, whatever was proposed. */
+static by_status draw(by_spec *s, const by_spec_law *law, const float *logits, uint32_t position, by_sample_draw stream_of,
+                      by_sample_dist *d, int32_t *id, by_err *err) {
+    BY_TRY(by_sample_dist_make(d, logits, s->vocab, &law->params->law, s->scratch, err));
+    by_sample_stream stream = by_sample_stream_at(law->seed, position, stream_of);
+    *id = by_sample_dist_pick(d, &stream, law->params->rule, s->scratch);
+    return *id == BY_SAMPLE_NONE ? by_sample_argmax(id, logits, s->vocab, s->scratch, err) : BY_OK;
+}
+
+static by_status judge_by_rejection(by_spec *s, const by_spec_law *law, const by_spec_row *row, const float *logits,
+                                    const by_spec_drafts *drafts, int32_t draft, by_sample_dist *d, by_spec_token *out, by_err *err) {
+    by_sample_params p = with_seed(law);
+    by_sample_dist q;
+    BY_TRY(by_sample_dist_make(&q, drafts->q + (size_t)row->index * (size_t)s->vocab, s->vocab, &p.law, s->scratch, err));
+    by_sample_token t;
+    by_sample_draft proposal = {.id = draft, .q = &q};
+    BY_TRY(by_sample_judge(&t, NULL, logits, s->vocab, &p, BY_SAMPLE_REJECTION, proposal, (uint32_t)row->first, (uint32_t)row->index,
+                           s->scratch, err));
+    *d = t.law;
+    out->id = t.id;
+    out->accepted = t.accepted;
+    return BY_OK;
+}
+
+by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *row, const by_spec_drafts *drafts, int32_t draft,
+                         by_spec_token *out, by_sample_top *top, by_err *err) {
+    const float *logits = row->logits;
+    if (law->history || row->mask) {
+        memcpy(s->row, logits, (size_t)s->vocab * 4);
+        BY_TRY(by_sample_edit(s->row, s->vocab, law->params, law->history, row->n_out, row->mask, err));
+        logits = s->row;
+    }
+    by_sample_dist d;
+    bool greedy = by_sample_is_greedy(law->params), rejection = law->rule == BY_SAMPLE_REJECTION && !greedy;
+    if (rejection && draft >= 0) {
+        BY_TRY(judge_by_rejection(s, law, row, logits, drafts, draft, &d, out, err));
+    } else {
+        /* The rows of a rejection step use words far apart; row 0 and every coupled row those of their positions. */
+        uint32_t first = (uint32_t)row->first, index = (uint32_t)row->index;
+        uint32_t position = rejection ? by_sample_position(first, index) : first + index;
+        BY_TRY(draw(s, law, logits, position, BY_SAMPLE_DRAW_FRESH, &d, &out->id, err));
+        out->accepted = draft >= 0 && out->id == draft;
+    }
+    if (law->plain_logprobs && greedy) BY_TRY(by_sample_dist_make(&d, logits, s->vocab, &plain_law, s->scratch, err));
+    out->logprob = by_sample_dist_logprob(&d, out->id);
+    if (top) by_sample_dist_top(top, law->n_top, &d);
+    return law->history ? by_sample_history_push(law->history, out->id, err) : BY_OK;
+}
+
+double by_spec_confidence(float raw, double temperature) {
+    double z = (double)raw / (temperature > 1e-5 ? temperature : 1e-5);
+    z = z > 60 ? 60 : z < -60 ? -60 : z;
+    return isnan(z) ? 0 : 1 / (1 + exp(-z));
+}
+
+/* ---- proposing ---- */
+
+typedef struct {
+    by_spec *spec;
+    by_spec_target *targets;
+    int32_t n_drafts;
+} proposal;
+
+/* One draft of one target, from row [vocab]. Edits as for the trunk's rows: a draft that the target cannot accept is of no use. */
+static by_status propose_one(proposal *p, by_spec_target *t, int32_t j, const float *row, by_err *err) {
+    by_spec *s = p->spec;
+    const by_spec_law *law = t->law;
+    bool greedy = by_sample_is_greedy(law->params), rejection = law->rule == BY_SAMPLE_REJECTION && !greedy;
+    float *own = rejection ? t->drafts->q + (size_t)j * (size_t)s->vocab : s->row;
+    if (rejection || law->history) {
+        memcpy(own, row, (size_t)s->vocab * 4);
+        if (law->history) BY_TRY(by_sample_edit(own, s->vocab, law->params, law->history, t->n_out + j, NULL, err));
+        row = own;
+    }
+    int32_t id;
+    by_sample_dist d;
+    uint32_t position = (uint32_t)(t->seq.position + 1 + j);
+    if (greedy) BY_TRY(by_sample_argmax(&id, row, s->vocab, s->scratch, err));
+    else BY_TRY(draw(s, law, row, position, rejection ? BY_SAMPLE_DRAW_DRAFT : BY_SAMPLE_DRAW_FRESH, &d, &id, err));
+    t->drafts->ids[j] = id;
+    return law->history ? by_sample_history_push(law->history, id, err) : BY_OK;
+}
+
+/* Under the coupled rule a draft is drawn with the very word that will draw the target's token, so that equal laws agree. */
+static by_status propose_row(void *arg, int32_t j, by_tensor logits, int32_t *ids, by_err *err) {
+    proposal *p = arg;
+    const void *view;
+    BY_TRY(by_mem_view(&view, logits.mem, (size_t)logits.off, (size_t)(logits.rows * logits.stride), err));
+    by_status status = BY_OK;
+    for (int64_t i = 0; i < logits.rows && status == BY_OK; i++) {
+        status = propose_one(p, &p->targets[i], j, (const float *)view + i * logits.cols, err);
+        if (status < 0) break;
+        ids[i] = p->targets[i].drafts->ids[j];
+        p->targets[i].drafts->n = j + 1;
+    }
+    by_mem_unview(logits.mem);
+    return status;
+}
+
+static by_status make_room(by_spec *s, int32_t n, by_err *err) {
+    if (n <= s->cap) return BY_OK;
+    by_draft_seq *seqs = by_realloc(BY_MEM_REQUEST, s->seqs, by_mul_size((size_t)n, sizeof *seqs));
+    if (seqs) s->seqs = seqs;
+    float *conf = by_realloc(BY_MEM_REQUEST, s->conf, by_mul_size((size_t)n, BY_SPEC_DRAFTS_MAX * 4));
+    if (conf) s->conf = conf;
+    if (!seqs || !conf) return BY_FAIL(err, BY_ENOMEM, "out of memory for drafts");
+    s->cap = n;
+    return BY_OK;
+}
+
+static by_status propose_some(proposal *p, by_runner *r, int32_t n, by_err *err) {
+    by_status status = make_room(p->spec, n, err);
+    by_draft_seq *seqs = p->spec->seqs;
+    float *conf = p->spec->conf;
+    for (int32_t i = 0; i < n && status == BY_OK; i++) {
+        by_spec_target *t = &p->targets[i];
+        seqs[i] = t->seq;
+        t->drafts->n = 0;
+        if (t->law->rule != BY_SAMPLE_REJECTION || by_sample_is_greedy(t->law->params) || t->drafts->q) continue;
+        t->drafts->q = by_alloc(BY_MEM_REQUEST, by_mul_size((size_t)p->spec->vocab * 4, BY_SPEC_DRAFTS_MAX));
+        if (!t->drafts->q) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the laws of drafts");
+    }
+    if (status == BY_OK) status = by_runner_draft(r, seqs, n, p->n_drafts, propose_row, p, conf, err);
+    for (int32_t i = 0; i < n; i++) {
+        by_spec_drafts *d = p->targets[i].drafts;
+        if (p->targets[i].law->history)
+            for (int32_t j = d->n; j-- > 0;) by_sample_history_pop(p->targets[i].law->history, d->ids[j]);
+        if (status < 0) d->n = 0;
+        else memcpy(d->conf, conf + (size_t)i * (size_t)p->n_drafts, (size_t)p->n_drafts * 4);
+    }
+    return status;
+}
+
+by_status by_spec_propose(by_spec *s, by_runner *r, by_spec_target *targets, int32_t n, int32_t n_drafts, by_err *err) {
+    int32_t most = by_runner_draft_seqs(r);
+    for (int32_t at = 0; at < n; at += most) {
+        proposal p = {.spec = s, .targets = targets + at, .n_drafts = n_drafts};
+        by_status status = propose_some(&p, r, n - at < most ? n - at : most, err);
+        if (status < 0) {
+            for (int32_t i = 0; i < n; i++) targets[i].drafts->n = 0;
+            return status;
+        }
+    }
+    return BY_OK;
+}
