@@ -315,7 +315,8 @@ static void describe_kept(by_runner *r, const by_step_seq *seqs, int32_t n_seqs)
         k->n_rows += end > first ? (int32_t)(end - first) : 0;
     }
     int32_t T = k->n_rows, at = 0, n = 0;
-    int32_t *rows = by_runner_stage(r, &r->kept_rows, T, 1), *pos = by_runner_stage(r, &k->row_pos, T, 1), *seq = by_runner_stage(r, &k->row_seq, T, 1);
+    int32_t *rows = by_runner_stage(r, &r->kept_rows, T, 1), *pos = by_runner_stage(r, &k->row_pos, T, 1);
+    int32_t *seq = by_runner_stage(r, &k->row_seq, T, 1);
     int32_t *image = by_runner_stage(r, &k->row_image, T, 1);
     int32_t *row0 = by_runner_stage(r, &k->seq_row0, n_seqs + 1, 1), *pos0 = by_runner_stage(r, &k->seq_pos0, n_seqs, 1);
     for (int32_t s = 0; s < n_seqs; at += seqs[s++].n_rows) {

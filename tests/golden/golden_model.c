@@ -41,7 +41,8 @@ static engine engine_open(const char *folder, const by_test_backend *b, by_numer
     by_kv_layout layout;
     check(by_model_kv_layout(&layout, e.model, 6, &err), &err);
     check(by_kv_create(&e.kv, e.dev, &layout, &(by_kv_opts){.n_blocks = 16, .n_slots = 4}, &err), &err);
-    check(by_runner_create(&e.runner, e.model, e.kv, &(by_runner_opts){.max_rows = ROWS, .max_seqs = 4, .max_logits = ROWS, .max_context = CONTEXT}, &err), &err);
+    by_runner_opts o = {.max_rows = ROWS, .max_seqs = 4, .max_logits = ROWS, .max_context = CONTEXT};
+    check(by_runner_create(&e.runner, e.model, e.kv, &o, &err), &err);
     return e;
 }
 

@@ -41,7 +41,8 @@ static engine engine_open(const char *folder, const by_test_backend *b, int32_t 
     by_kv_layout layout;
     check(by_model_kv_layout(&layout, e.model, 6, &err));
     check(by_kv_create(&e.kv, e.dev, &layout, &(by_kv_opts){.n_blocks = SEQS * CONTEXT / 128 + 8, .n_slots = SEQS + 1}, &err));
-    check(by_runner_create(&e.runner, e.model, e.kv, &(by_runner_opts){.max_rows = ROWS, .max_seqs = SEQS, .max_logits = ROWS, .max_context = CONTEXT, .trunc = trunc}, &err));
+    by_runner_opts o = {.max_rows = ROWS, .max_seqs = SEQS, .max_logits = ROWS, .max_context = CONTEXT, .trunc = trunc};
+    check(by_runner_create(&e.runner, e.model, e.kv, &o, &err));
     e.V = e.model->cfg.vocab_size;
     return e;
 }
