@@ -5,6 +5,7 @@
 
 #define BY_BENCH_TABLE(X)                                                                                              \
     X(engine, "many requests at once: output tokens per second, cost of a step")                                       \
+    X(kernels, "every operator at the model's true dimensions, beside the machine's limits")                           \
     X(model, "prefill and decode speed of a model at given lengths")                                                   \
     X(prefill, "a long prompt with decoder rows left out, and with a cached beginning")                                \
     X(recipe, "from text or ids of an answer to the events of an API")                                                 \

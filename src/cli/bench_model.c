@@ -116,6 +116,10 @@ static void print_json(const bench *b) {
     by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
     const by_solo *s = &b->solo;
     by_json_out_object_begin(&o);
+    by_json_out_key(&o, "format");
+    by_json_out_int(&o, 1);
+    by_json_out_key(&o, "bench");
+    by_json_out_z(&o, "model");
     by_json_out_key(&o, "version");
     by_json_out_z(&o, BATHYC_VERSION);
     by_json_out_key(&o, "backend");
@@ -142,6 +146,9 @@ static void print_json(const bench *b) {
         field(&o, "tokens_per_s_stddev", r->tok_s_dev);
         field(&o, "best_s", r->best_s);
         field(&o, "weight_gb_s", r->weight_gb_s);
+        by_json_out_key(&o, "read_share");
+        if (b->read_bytes_s > 0) by_json_out_double(&o, r->weight_gb_s * 1e9 / b->read_bytes_s);
+        else by_json_out_null(&o);
         field(&o, "gflop_s", r->gflop_s);
         by_json_out_object_end(&o);
     }

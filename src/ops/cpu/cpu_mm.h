@@ -92,6 +92,9 @@ typedef struct by_mm_kernels {
     const struct by_mm_kernels *base; /* ways this table lacks */
     by_mm_way plain[4];               /* by weight type FP4, FP8, BF16, F32: any x, as fp32 */
     by_mm_way a8[2];                  /* FP4, FP8: A8 rows as bf16; core NULL = none */
+    /* The limit of a benchmark: runs the multiply-add instruction of this table's cores, operands at hand, n rounds of it;
+     * returns the operations done, two per multiply-add. One thread. */
+    double (*peak)(int64_t n);
 } by_mm_kernels;
 
 extern const by_mm_kernels by_mm_avx2, by_mm_avx512, by_mm_avx512bf16, by_mm_amx, by_mm_neon;

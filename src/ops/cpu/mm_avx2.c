@@ -69,4 +69,4 @@ static inline void expand_bf16(vec w[4], const uint8_t *p) {
 #define MM_R(m) ((m) <= 2 ? 4 : 2)
 #include "ops/cpu/mm_f32.h"
 
-const by_mm_kernels by_mm_avx2 = {.isa = BY_ISA_AVX2, .plain = MM_PLAIN_WAYS};
+const by_mm_kernels by_mm_avx2 = {.isa = BY_ISA_AVX2, .plain = MM_PLAIN_WAYS, .peak = peak_f32};

@@ -8,4 +8,4 @@
 #define MM_R(m) ((m) == 1 ? 8 : (m) == 2 ? 4 : 2)
 #include "ops/cpu/mm_f32.h"
 
-const by_mm_kernels by_mm_avx512 = {.isa = BY_ISA_AVX512, .plain = MM_PLAIN_WAYS};
+const by_mm_kernels by_mm_avx512 = {.isa = BY_ISA_AVX512, .plain = MM_PLAIN_WAYS, .peak = peak_f32};

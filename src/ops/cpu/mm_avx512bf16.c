@@ -242,9 +242,25 @@ static uint32_t pack_fp8(uint8_t *to, int32_t n_block, const by_mm_src *src, int
     return !safe;
 }
 
+/* ---- the limit ---------------------------------------------------------------------------------------------------- */
+
+static double peak(int64_t n) {
+    enum { SUMS = 12 };
+    static volatile short zero;
+    __m512i x = _mm512_set1_epi16(zero);
+    __m512 acc[SUMS];
+    float sum = 0;
+    MM_UNROLL for (int i = 0; i < SUMS; i++) acc[i] = v_zero();
+    for (int64_t r = 0; r < n; r++)
+        MM_UNROLL for (int i = 0; i < SUMS; i++) acc[i] = _mm512_dpbf16_ps(acc[i], (__m512bh)x, (__m512bh)x);
+    MM_UNROLL for (int i = 0; i < SUMS; i++) sum += _mm512_cvtss_f32(acc[i]);
+    return (double)n * SUMS * 64 + (double)sum; /* see mm_f32.h */
+}
+
 const by_mm_kernels by_mm_avx512bf16 = {
     .isa = BY_ISA_AVX512BF16,
     .base = &by_mm_avx512,
     .a8 = {{.core = core_fp4, .pack = pack_fp4, .mt = MT, .block = 1, .elem_bytes = 2, .pad = 32, .bf16 = true},
            {.core = core_fp8, .pack = pack_fp8, .mt = MT, .block = 1, .elem_bytes = 2, .pad = 64, .bf16 = true, .fold = fold}},
+    .peak = peak,
 };

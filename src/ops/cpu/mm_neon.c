@@ -66,4 +66,4 @@ static inline void expand_bf16(vec w[8], const uint8_t *p) {
 #define MM_R(m) ((m) == 1 ? 4 : 2)
 #include "ops/cpu/mm_f32.h"
 
-const by_mm_kernels by_mm_neon = {.isa = BY_ISA_NEON, .plain = MM_PLAIN_WAYS};
+const by_mm_kernels by_mm_neon = {.isa = BY_ISA_NEON, .plain = MM_PLAIN_WAYS, .peak = peak_f32};
