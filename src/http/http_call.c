@@ -15,7 +15,7 @@
 enum { INLINE_BYTES_MAX = 16384 }; /* longer bodies are converted on the worker: about a millisecond of work */
 
 struct by_job {
-    by_post post;
+    by_post post, worked; /* from the engine; from the worker, which says nothing more afterwards */
     by_work work;
     by_job *prev, *next;
     by_http *http;
@@ -26,7 +26,7 @@ struct by_job {
     by_str id;
     by_api_kind api;
     by_job_hooks hooks;
-    _Atomic bool working; /* the worker has it */
+    bool working; /* the worker has it; cleared on the loop's thread only, so that nobody frees what the worker still touches */
     bool started, dead, stream, background, cancelled;
     int64_t received_us, event_ns;
     uint64_t n_events;
@@ -40,6 +40,10 @@ static const by_job_ops ops = {resume, abandon};
 
 /* ---- life ---- */
 
+static void free_when_silent(by_job *j) {
+    if (!atomic_load(&j->post.queued) && !atomic_load(&j->worked.queued)) by_free(j);
+}
+
 /* No more news after this. The memory stays while a piece of news is on its way. */
 static void destroy(by_job *j) {
     by_http *h = j->http;
@@ -52,7 +56,7 @@ static void destroy(by_job *j) {
     by_buf_deinit(&j->body);
     by_arena_deinit(&j->arena);
     j->dead = true;
-    if (!atomic_load(&j->post.queued)) by_free(j);
+    free_when_silent(j);
 }
 
 static by_metrics_finish finish_of(const by_job *j, const by_call_problem *p) {
@@ -207,16 +211,22 @@ static void after_start(by_job *j) {
 static void on_post(void *arg) {
     by_job *j = arg;
     if (j->dead) {
-        by_free(j);
+        free_when_silent(j);
         return;
     }
-    if (atomic_load(&j->working)) return; /* the worker posts once more when it is done */
+    if (j->working) return; /* until on_worked */
     if (!j->started) {
         if (j->cancelled) finish(j, j->ex ? &cancelled : &left);
         else after_start(j);
         return;
     }
     pump(j);
+}
+
+static void on_worked(void *arg) {
+    by_job *j = arg;
+    j->working = false;
+    on_post(j);
 }
 
 static void on_notify(void *arg) {
@@ -234,12 +244,12 @@ static void abandon(void *arg) {
     j->ex = NULL;
     if (j->background) return;
     j->cancelled = true;
-    if (!atomic_load(&j->working)) finish(j, &left); /* else when the worker is done with it */
+    if (!j->working) finish(j, &left); /* else when the worker is done with it */
 }
 
 void by_job_cancel(by_job *j) {
     j->cancelled = true;
-    if (!atomic_load(&j->working)) finish(j, &cancelled);
+    if (!j->working) finish(j, &cancelled);
 }
 
 /* ---- start ---- */
@@ -257,8 +267,7 @@ static void start_call(by_job *j, by_tok_scratch *scratch) {
 static void on_worker(void *arg, by_tok_scratch *scratch) {
     by_job *j = arg;
     start_call(j, scratch);
-    atomic_store(&j->working, false);
-    by_loop_post(j->http->loop, &j->post);
+    by_loop_post(j->http->loop, &j->worked);
 }
 
 /* Schemas and tools are compiled at the start, which may take long. */
@@ -289,7 +298,8 @@ void by_job_start(by_http *h, by_exchange *ex, const by_job_opts *opts, by_job *
         return;
     }
     j->post.fn = on_post;
-    j->post.arg = j;
+    j->worked.fn = on_worked;
+    j->post.arg = j->worked.arg = j;
     j->http = h;
     j->ex = ex;
     j->api = opts->api;
@@ -306,7 +316,7 @@ void by_job_start(by_http *h, by_exchange *ex, const by_job_opts *opts, by_job *
     }
     if (out) *out = j;
     if (is_heavy(by_buf_str(&j->body)) || !ex) { /* without a client: not from within the caller */
-        atomic_store(&j->working, true);
+        j->working = true;
         j->work = (by_work){.fn = on_worker, .arg = j};
         by_worker_add(h->worker, &j->work);
         return;
