@@ -9,6 +9,7 @@
     X(model, "prefill and decode speed of a model at given lengths")                                                   \
     X(prefill, "a long prompt with decoder rows left out, and with a cached beginning")                                \
     X(recipe, "from text or ids of an answer to the events of an API")                                                 \
+    X(serve, "load on this or any OpenAI-compatible server")                                                           \
     X(tokenizer, "text to token ids and back")
 
 #define BY_BENCH_DECL(name, help) int by_bench_##name(int argc, char **argv);

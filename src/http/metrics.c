@@ -1,5 +1,6 @@
-/* metrics.c - recording: relaxed additions on fixed cells. A reader sees each cell at some moment of the scrape, which is all
- * that Prometheus promises its users either; nothing is ordered by these cells, so relaxed is enough everywhere. */
+/* metrics.c - recording: relaxed additions on fixed cells. A reader sees each cell at some moment of the scrape, which
+ * is all that Prometheus promises its users either; nothing is ordered by these cells, so relaxed is enough everywhere.
+ */
 #include "http/metrics.h"
 
 #include <string.h>
@@ -11,22 +12,23 @@
 #define NS INT64_C(1)
 #define US INT64_C(1000)
 #define MS INT64_C(1000000)
-#define S INT64_C(1000000000)
+#define S  INT64_C(1000000000)
 
-/* Steps of about two keep the error of an estimated quantile below a factor that a graph shows anyway. FAST spans a null
- * backend (0.1 ms) to a starved stream (10 s), SLOW a cached short prompt to a night's answer. */
-static const by_metrics_layout layout_fast = {
-    21, 1e9, {100 * US, 250 * US, 500 * US, 1 * MS, 2 * MS, 3 * MS, 5 * MS, 7500 * US, 10 * MS, 15 * MS, 20 * MS, 30 * MS,
-               50 * MS, 75 * MS, 100 * MS, 150 * MS, 250 * MS, 500 * MS, 1 * S, 2500 * MS, 10 * S}};
+/* Steps of about two keep the error of an estimated quantile below a factor that a graph shows anyway. FAST spans a
+ * null backend (0.1 ms) to a starved stream (10 s), SLOW a cached short prompt to a night's answer. */
+static const by_metrics_layout layout_fast = {21, 1e9, {100 * US, 250 * US,  500 * US, 1 * MS,   2 * MS,   3 * MS,
+                                                        5 * MS,   7500 * US, 10 * MS,  15 * MS,  20 * MS,  30 * MS,
+                                                        50 * MS,  75 * MS,   100 * MS, 150 * MS, 250 * MS, 500 * MS,
+                                                        1 * S,    2500 * MS, 10 * S}};
 static const by_metrics_layout layout_slow = {
-    21, 1e9, {500 * US, 1 * MS, 2500 * US, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, 1 * S,
-               2500 * MS, 5 * S, 10 * S, 25 * S, 60 * S, 120 * S, 300 * S, 600 * S, 1800 * S, 7200 * S}};
-static const by_metrics_layout layout_tokens = {
-    20, 1, {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000,
-            2000000}};
+    21, 1e9, {500 * US,  1 * MS, 2500 * US, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, 1 * S,
+              2500 * MS, 5 * S,  10 * S,    25 * S, 60 * S,  120 * S, 300 * S, 600 * S,  1800 * S, 7200 * S}};
+static const by_metrics_layout layout_tokens = {20, 1, {1,     2,      5,      10,     20,      50,     100,
+                                                        200,   500,    1000,   2000,   5000,    10000,  20000,
+                                                        50000, 100000, 200000, 500000, 1000000, 2000000}};
 
-#define LAYOUT_FAST &layout_fast
-#define LAYOUT_SLOW &layout_slow
+#define LAYOUT_FAST   &layout_fast
+#define LAYOUT_SLOW   &layout_slow
 #define LAYOUT_TOKENS &layout_tokens
 static const by_metrics_layout *const layouts[BY_HIST_N] = {
 #define ROW(id, name, layout, help) LAYOUT_##layout,
@@ -41,7 +43,8 @@ by_status by_metrics_create(by_metrics **out, const by_metrics_opts *opts, by_er
     if (!m) return BY_FAIL(err, BY_ENOMEM, "metrics: out of memory");
     m->vllm_names = opts->vllm_names;
     m->start_s = (int64_t)time(NULL);
-    by_status status = by_metrics_set_model(m, opts->model_name ? opts->model_name : "", opts->max_context, opts->block_tokens, err);
+    by_status status =
+        by_metrics_set_model(m, opts->model_name ? opts->model_name : "", opts->max_context, opts->block_tokens, err);
     if (status != BY_OK) {
         by_metrics_destroy(m);
         return status;
@@ -56,7 +59,8 @@ void by_metrics_destroy(by_metrics *m) {
     by_free(m);
 }
 
-by_status by_metrics_set_model(by_metrics *m, const char *model_name, int64_t max_context, int32_t block_tokens, by_err *err) {
+by_status by_metrics_set_model(by_metrics *m, const char *model_name, int64_t max_context, int32_t block_tokens,
+                               by_err *err) {
     if (model_name) {
         char *copy = by_strndup(BY_MEM_HTTP, model_name, strlen(model_name));
         if (!copy) return BY_FAIL(err, BY_ENOMEM, "metrics: out of memory");

@@ -45,7 +45,8 @@ extern const char *const by_metrics_finish_names[BY_FINISH_N];
 void by_metrics_put_head(by_buf *out, const char *full, const char *type, const char *help);
 void by_metrics_put_uint(by_buf *out, const char *full, const char *labels, uint64_t v);
 void by_metrics_put_double(by_buf *out, const char *full, const char *labels, double v);
-void by_metrics_put_histogram(by_buf *out, const char *full, const char *labels, const by_metrics *m, by_metrics_histogram h);
+void by_metrics_put_histogram(by_buf *out, const char *full, const char *labels, const by_metrics *m,
+                              by_metrics_histogram h);
 /* Appends s as the inside of a label value. */
 void by_metrics_put_escaped(by_buf *out, const char *s);
 

@@ -1,5 +1,6 @@
-/* metrics_text.c - the registry as Prometheus text: families of our own prefix. Each family is a HELP line, a TYPE line and its
- * samples; a sample is `name{labels} value`. Source: the Prometheus project's description of text format 0.0.4. */
+/* metrics_text.c - the registry as Prometheus text: families of our own prefix. Each family is a HELP line, a TYPE line
+ * and its samples; a sample is `name{labels} value`. Source: the Prometheus project's description of text format 0.0.4.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,8 @@ void by_metrics_put_escaped(by_buf *out, const char *s) {
     }
 }
 
-void by_metrics_put_histogram(by_buf *out, const char *full, const char *labels, const by_metrics *m, by_metrics_histogram h) {
+void by_metrics_put_histogram(by_buf *out, const char *full, const char *labels, const by_metrics *m,
+                              by_metrics_histogram h) {
     const by_metrics_layout *layout = by_metrics_layout_of(h);
     const by_metrics_cells *cells = &m->histogram[h];
     const char *comma = labels[0] ? "," : "", *open = labels[0] ? "{" : "", *close = labels[0] ? "}" : "";
@@ -106,7 +108,8 @@ static void write_responses(by_metrics *m, by_buf *out) {
 #undef ROW
     };
     const char *full = "bathyc_http_requests_total";
-    by_metrics_put_head(out, full, "counter", "HTTP requests by endpoint and status; code 0: the client left before one was sent.");
+    by_metrics_put_head(out, full, "counter",
+                        "HTTP requests by endpoint and status; code 0: the client left before one was sent.");
     for (int e = 0; e < BY_ENDPOINT_N; e++) {
         for (int c = 0; c < BY_METRICS_N_CODES; c++) {
             uint64_t n = read_cell(&m->response[e][c]);
@@ -117,7 +120,8 @@ static void write_responses(by_metrics *m, by_buf *out) {
     full = "bathyc_requests_finished_total";
     by_metrics_put_head(out, full, "counter", "Generation requests by how their first choice ended.");
     for (int f = 0; f < BY_FINISH_N; f++)
-        by_buf_printf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", full, by_metrics_finish_names[f], read_cell(&m->finished[f]));
+        by_buf_printf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", full, by_metrics_finish_names[f],
+                      read_cell(&m->finished[f]));
 }
 
 /* Counters and gauges that the engine keeps: name, type, help, expression of `s`. */
@@ -139,7 +143,8 @@ static void write_responses(by_metrics *m, by_buf *out) {
     X("engine_failed_total", counter, "Requests that ended with an error of the engine.", s->n_failed)                 \
     X("engine_cancelled_total", counter, "Requests that were aborted.", s->n_cancelled)                                \
     X("prefix_cache_hit_tokens_total", counter, "Prompt tokens found in the prefix cache.", s->n_hit_tokens)           \
-    X("prefix_cache_replayed_rows_total", counter, "Found tokens computed again for their window.", s->n_replayed_rows) \
+    X("prefix_cache_replayed_rows_total", counter, "Found tokens computed again for their window.",                    \
+      s->n_replayed_rows)                                                                                              \
     X("snapshots_total", counter, "Window snapshots taken.", s->n_snapshots)                                           \
     X("snapshot_hits_total", counter, "Prefix hits that used a snapshot.", s->n_snapshot_hits)                         \
     X("kv_blocks", gauge, "Cache blocks there are.", s->blocks_total)                                                  \
@@ -156,8 +161,10 @@ static void write_engine(by_buf *out, const by_engine_stats *s) {
     ENGINE_FAMILIES(ROW)
 #undef ROW
     by_metrics_put_head(out, "bathyc_kv_usage_ratio", "gauge", "Cache blocks held by sequences, of all: 0 to 1.");
-    by_metrics_put_double(out, "bathyc_kv_usage_ratio", "", s->blocks_total > 0 ? (double)s->blocks_used / s->blocks_total : 0);
-    by_metrics_put_head(out, "bathyc_engine_seconds_total", "counter", "Time of the engine: planning, the device in steps, idle.");
+    by_metrics_put_double(out, "bathyc_kv_usage_ratio", "",
+                          s->blocks_total > 0 ? (double)s->blocks_used / s->blocks_total : 0);
+    by_metrics_put_head(out, "bathyc_engine_seconds_total", "counter",
+                        "Time of the engine: planning, the device in steps, idle.");
     by_metrics_put_double(out, "bathyc_engine_seconds_total", "part=\"plan\"", s->plan_s);
     by_metrics_put_double(out, "bathyc_engine_seconds_total", "part=\"device\"", s->device_s);
     by_metrics_put_double(out, "bathyc_engine_seconds_total", "part=\"wait\"", s->wait_s);
@@ -189,11 +196,13 @@ static void write_process(by_metrics *m, by_buf *out) {
     by_metrics_put_head(out, "bathyc_model_info", "gauge", "1; the model's name and limits are in the labels.");
     by_buf_push_z(out, "bathyc_model_info{model=\"");
     by_metrics_put_escaped(out, m->model_name);
-    by_buf_printf(out, "\",max_context=\"%" PRId64 "\",block_tokens=\"%" PRId32 "\"} 1\n", m->max_context, m->block_tokens);
+    by_buf_printf(out, "\",max_context=\"%" PRId64 "\",block_tokens=\"%" PRId32 "\"} 1\n", m->max_context,
+                  m->block_tokens);
     by_metrics_put_head(out, "bathyc_memory_bytes", "gauge", "Host memory held, by what it is for.");
     for (int t = 0; t < BY_MEM_N; t++) {
         int64_t held = by_alloc_bytes((by_mem_tag)t);
-        by_buf_printf(out, "bathyc_memory_bytes{use=\"%s\"} %" PRId64 "\n", by_mem_tag_name((by_mem_tag)t), held > 0 ? held : 0);
+        by_buf_printf(out, "bathyc_memory_bytes{use=\"%s\"} %" PRId64 "\n", by_mem_tag_name((by_mem_tag)t),
+                      held > 0 ? held : 0);
     }
     by_metrics_put_head(out, "process_start_time_seconds", "gauge", "Start of the server, seconds since 1970.");
     by_metrics_put_uint(out, "process_start_time_seconds", "", (uint64_t)m->start_s);

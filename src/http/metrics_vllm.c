@@ -1,8 +1,9 @@
-/* metrics_vllm.c - the same figures under the names that vLLM gives them, for gateways and dashboards that were written for it.
- * Labels: model_name, engine ("0"). Only what has a true counterpart here is written; nothing is made up to fill a family.
- * Both names of a family that vLLM renamed are there (gpu_cache_usage_perc became kv_cache_usage_perc, gpu_prefix_cache_* became
- * prefix_cache_*, time_per_output_token_seconds became inter_token_latency_seconds). Source: vLLM's metric names of 0.8 to 0.10
- * and the metrics that the Gateway API inference extension reads (queued, running, cache use, block size). */
+/* metrics_vllm.c - the same figures under the names that vLLM gives them, for gateways and dashboards that were written
+ * for it. Labels: model_name, engine ("0"). Only what has a true counterpart here is written; nothing is made up to
+ * fill a family. Both names of a family that vLLM renamed are there (gpu_cache_usage_perc became kv_cache_usage_perc,
+ * gpu_prefix_cache_* became prefix_cache_*, time_per_output_token_seconds became inter_token_latency_seconds). Source:
+ * vLLM's metric names of 0.8 to 0.10 and the metrics that the Gateway API inference extension reads (queued, running,
+ * cache use, block size). */
 #include <inttypes.h>
 
 #include "http/metrics_impl.h"
@@ -18,14 +19,17 @@ static void put_gauge(by_buf *out, const char *full, const char *labels, double 
 }
 
 static void write_finished(by_metrics *m, by_buf *out, const char *labels) {
-    static const char *const reasons[BY_FINISH_N] = {
-        [BY_FINISH_STOP] = "stop", [BY_FINISH_LENGTH] = "length", [BY_FINISH_CANCELLED] = "abort", [BY_FINISH_ERROR] = "error"};
+    static const char *const reasons[BY_FINISH_N] = {[BY_FINISH_STOP] = "stop",
+                                                     [BY_FINISH_LENGTH] = "length",
+                                                     [BY_FINISH_CANCELLED] = "abort",
+                                                     [BY_FINISH_ERROR] = "error"};
     by_metrics_put_head(out, "vllm:request_success_total", "counter", "Requests by how they ended.");
     for (int f = 0; f < BY_FINISH_N; f++) {
         if (!reasons[f]) continue; /* vLLM counts an answer with calls as stop */
         uint64_t n = atomic_load_explicit(&m->finished[f], memory_order_relaxed);
         if (f == BY_FINISH_STOP) n += atomic_load_explicit(&m->finished[BY_FINISH_TOOL_CALLS], memory_order_relaxed);
-        by_buf_printf(out, "vllm:request_success_total{%s,finished_reason=\"%s\"} %" PRIu64 "\n", labels, reasons[f], n);
+        by_buf_printf(out, "vllm:request_success_total{%s,finished_reason=\"%s\"} %" PRIu64 "\n", labels, reasons[f],
+                      n);
     }
 }
 
@@ -37,7 +41,8 @@ static void write_histograms(by_metrics *m, by_buf *out, const char *labels) {
         {"vllm:time_to_first_token_seconds", "Time to first token.", BY_HIST_FIRST_TOKEN},
         {"vllm:inter_token_latency_seconds", "Time between tokens.", BY_HIST_INTER_TOKEN},
         {"vllm:time_per_output_token_seconds", "Time between tokens (older name).", BY_HIST_INTER_TOKEN},
-        {"vllm:request_time_per_output_token_seconds", "Mean time per output token of a request.", BY_HIST_OUTPUT_TOKEN},
+        {"vllm:request_time_per_output_token_seconds", "Mean time per output token of a request.",
+         BY_HIST_OUTPUT_TOKEN},
         {"vllm:e2e_request_latency_seconds", "Whole time of a request.", BY_HIST_REQUEST},
         {"vllm:request_queue_time_seconds", "Time of a request in the queue.", BY_HIST_QUEUE},
         {"vllm:request_prefill_time_seconds", "Time of a request in prefill.", BY_HIST_PREFILL},
@@ -63,13 +68,16 @@ static void write_engine(by_metrics *m, by_buf *out, const char *labels, const b
     put_counter(out, "vllm:generation_tokens_total", labels, s->n_output_tokens, "Tokens generated.");
     put_counter(out, "vllm:prompt_tokens_total", labels, s->n_prompt_rows, "Prompt tokens computed.");
     /* Looked up = found + computed: every prompt token is one or the other (those replayed are both). */
-    uint64_t computed = s->n_prompt_rows - (s->n_replayed_rows < s->n_prompt_rows ? s->n_replayed_rows : s->n_prompt_rows);
+    uint64_t computed =
+        s->n_prompt_rows - (s->n_replayed_rows < s->n_prompt_rows ? s->n_replayed_rows : s->n_prompt_rows);
     put_counter(out, "vllm:prefix_cache_queries_total", labels, s->n_hit_tokens + computed, "Tokens looked up.");
     put_counter(out, "vllm:prefix_cache_hits_total", labels, s->n_hit_tokens, "Tokens found.");
-    put_counter(out, "vllm:gpu_prefix_cache_queries_total", labels, s->n_hit_tokens + computed, "Tokens looked up (older name).");
+    put_counter(out, "vllm:gpu_prefix_cache_queries_total", labels, s->n_hit_tokens + computed,
+                "Tokens looked up (older name).");
     put_counter(out, "vllm:gpu_prefix_cache_hits_total", labels, s->n_hit_tokens, "Tokens found (older name).");
     by_metrics_put_head(out, "vllm:cache_config_info", "gauge", "1; the cache's shape is in the labels.");
-    by_buf_printf(out, "vllm:cache_config_info{block_size=\"%" PRId32 "\",num_gpu_blocks=\"%" PRId32 "\",engine=\"0\"} 1\n",
+    by_buf_printf(out,
+                  "vllm:cache_config_info{block_size=\"%" PRId32 "\",num_gpu_blocks=\"%" PRId32 "\",engine=\"0\"} 1\n",
                   m->block_tokens, s->blocks_total);
 }
 

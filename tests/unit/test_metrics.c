@@ -1,5 +1,6 @@
-/* The metrics registry: exact counts from many threads, histograms against a slow twin, text that reads back, names in the
- * documents that exist. `test_metrics --dump` prints a filled text for an outside parser (tests/integration/metrics_text.sh). */
+/* The metrics registry: exact counts from many threads, histograms against a slow twin, text that reads back, names in
+ * the documents that exist. `test_metrics --dump` prints a filled text for an outside parser
+ * (tests/integration/metrics_text.sh). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,8 @@
 
 static by_metrics *make(bool vllm) {
     by_metrics *m = NULL;
-    by_metrics_opts opts = {.model_name = "a \"quoted\"\nback\\slash", .max_context = 4096, .block_tokens = 128, .vllm_names = vllm};
+    by_metrics_opts opts = {
+        .model_name = "a \"quoted\"\nback\\slash", .max_context = 4096, .block_tokens = 128, .vllm_names = vllm};
     assert_int_equal(by_metrics_create(&m, &opts, NULL), BY_OK);
     return m;
 }
@@ -24,9 +26,22 @@ static by_metrics *make(bool vllm) {
 static by_engine_stats some_stats(void) {
     return (by_engine_stats){
         .sched = {.n_waiting = 3, .n_running = 5, .n_swapped = 1, .n_admitted = 30, .n_preempted = 2},
-        .n_steps = 1000, .n_rows = 5000, .n_prompt_rows = 700, .n_output_tokens = 4300, .n_finished = 25,
-        .n_hit_tokens = 512, .n_replayed_rows = 128, .blocks_total = 80, .blocks_used = 20, .blocks_keyed = 70,
-        .slots_total = 9, .slots_used = 6, .host_bytes = 123456789012, .plan_s = 0.5, .device_s = 12.25, .wait_s = 7};
+        .n_steps = 1000,
+        .n_rows = 5000,
+        .n_prompt_rows = 700,
+        .n_output_tokens = 4300,
+        .n_finished = 25,
+        .n_hit_tokens = 512,
+        .n_replayed_rows = 128,
+        .blocks_total = 80,
+        .blocks_used = 20,
+        .blocks_keyed = 70,
+        .slots_total = 9,
+        .slots_used = 6,
+        .host_bytes = 123456789012,
+        .plan_s = 0.5,
+        .device_s = 12.25,
+        .wait_s = 7};
 }
 
 static void fill(by_metrics *m) {
@@ -39,9 +54,17 @@ static void fill(by_metrics *m) {
     by_metrics_count_response(m, BY_ENDPOINT_OTHER, 404);
     by_metrics_count_response(m, BY_ENDPOINT_MESSAGES, 418);
     for (int i = 0; i < 10; i++) by_metrics_observe(m, BY_HIST_INTER_TOKEN, 4000000 + i);
-    by_metrics_count_request(m, &(by_metrics_request){.received_us = 1000, .submit_us = 3000, .start_us = 10000, .first_us = 60000,
-                                                      .end_us = 1060000, .n_prompt = 100, .n_cached = 64, .n_output = 11,
-                                                      .n_reasoning = 4, .max_tokens = 2000, .finish = BY_FINISH_TOOL_CALLS});
+    by_metrics_count_request(m, &(by_metrics_request){.received_us = 1000,
+                                                      .submit_us = 3000,
+                                                      .start_us = 10000,
+                                                      .first_us = 60000,
+                                                      .end_us = 1060000,
+                                                      .n_prompt = 100,
+                                                      .n_cached = 64,
+                                                      .n_output = 11,
+                                                      .n_reasoning = 4,
+                                                      .max_tokens = 2000,
+                                                      .finish = BY_FINISH_TOOL_CALLS});
 }
 
 /* The value of a sample by its name and labels as written, or -1. */
@@ -60,7 +83,8 @@ static const char *write_text(by_metrics *m, by_buf *out, const by_engine_stats 
 
 static void check_value(const char *text, const char *sample, double want, int line) {
     double got = value_of(text, sample); /* cmocka compares floats only */
-    if (!(got >= want - 1e-12 && got <= want + 1e-12)) fail_msg("line %d: %s is %.17g instead of %.17g", line, sample, got, want);
+    if (!(got >= want - 1e-12 && got <= want + 1e-12))
+        fail_msg("line %d: %s is %.17g instead of %.17g", line, sample, got, want);
 }
 
 #define IS(sample, want) check_value(text, sample, want, __LINE__)
@@ -132,7 +156,8 @@ static void a_cancelled_request_has_no_first_token(void **state) {
     (void)state;
     by_metrics *m = make(false);
     by_buf out = {0};
-    by_metrics_count_request(m, &(by_metrics_request){.submit_us = 5000, .end_us = 9000, .n_prompt = 9, .finish = BY_FINISH_CANCELLED});
+    by_metrics_count_request(
+        m, &(by_metrics_request){.submit_us = 5000, .end_us = 9000, .n_prompt = 9, .finish = BY_FINISH_CANCELLED});
     const char *text = write_text(m, &out, NULL);
     IS("bathyc_time_to_first_token_seconds_count", 0);
     IS("bathyc_queue_seconds_count", 0);
@@ -228,11 +253,18 @@ static void paths_have_endpoints(void **state) {
     static const struct {
         const char *path;
         by_metrics_endpoint want;
-    } rows[] = {{"/", BY_ENDPOINT_PAGE}, {"", BY_ENDPOINT_OTHER}, {"/v1/messages", BY_ENDPOINT_MESSAGES},
-                {"/v1/messages/count_tokens", BY_ENDPOINT_COUNT_TOKENS}, {"/v1/messages/batches", BY_ENDPOINT_MESSAGES},
-                {"/v1/responses/resp_1/cancel", BY_ENDPOINT_RESPONSES}, {"/v1/responsesx", BY_ENDPOINT_OTHER},
-                {"/v1/models/a/b", BY_ENDPOINT_MODELS}, {"/metrics", BY_ENDPOINT_METRICS}, {"/nothing", BY_ENDPOINT_OTHER},
-                {"/v1/chat/completions", BY_ENDPOINT_CHAT}, {"/v1/completions", BY_ENDPOINT_COMPLETIONS}};
+    } rows[] = {{"/", BY_ENDPOINT_PAGE},
+                {"", BY_ENDPOINT_OTHER},
+                {"/v1/messages", BY_ENDPOINT_MESSAGES},
+                {"/v1/messages/count_tokens", BY_ENDPOINT_COUNT_TOKENS},
+                {"/v1/messages/batches", BY_ENDPOINT_MESSAGES},
+                {"/v1/responses/resp_1/cancel", BY_ENDPOINT_RESPONSES},
+                {"/v1/responsesx", BY_ENDPOINT_OTHER},
+                {"/v1/models/a/b", BY_ENDPOINT_MODELS},
+                {"/metrics", BY_ENDPOINT_METRICS},
+                {"/nothing", BY_ENDPOINT_OTHER},
+                {"/v1/chat/completions", BY_ENDPOINT_CHAT},
+                {"/v1/completions", BY_ENDPOINT_COMPLETIONS}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         assert_int_equal(by_metrics_endpoint_of(by_str_z(rows[i].path)), rows[i].want);
 }

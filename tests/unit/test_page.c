@@ -1,5 +1,5 @@
-/* The page inside the program is the file of the source tree, loads nothing from elsewhere, and reads only metrics that exist.
- * What it does in a browser: tests/integration/page.py. */
+/* The page inside the program is the file of the source tree, loads nothing from elsewhere, and reads only metrics that
+ * exist. What it does in a browser: tests/integration/page.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,12 +33,14 @@ static void the_program_holds_the_file(void **state) {
     assert_true(by_page_html_len < 64 * 1024); /* one answer of a socket's buffer, more or less */
 }
 
-/* Every address with a scheme is a namespace, a pattern of the script, or in a comment; attributes that load do not occur. */
+/* Every address with a scheme is a namespace, a pattern of the script, or in a comment; attributes that load do not
+ * occur. */
 static void nothing_is_loaded_from_elsewhere(void **state) {
     (void)state;
     const char *text = by_buf_z(&page);
-    static const char *const banned[] = {"src=", "@import", "url(", "<iframe", "<object", "integrity=", "eval(", "new Function", "onclick=\"",
-                                         "document.write", "//cdn"};
+    static const char *const banned[] = {"src=",       "@import",        "url(",  "<iframe",
+                                         "<object",    "integrity=",     "eval(", "new Function",
+                                         "onclick=\"", "document.write", "//cdn"};
     for (size_t i = 0; i < sizeof banned / sizeof *banned; i++)
         if (strstr(text, banned[i])) fail_msg("%s", banned[i]);
     for (const char *p = strstr(text, "http"); p; p = strstr(p + 1, "http")) {
@@ -49,7 +51,8 @@ static void nothing_is_loaded_from_elsewhere(void **state) {
     assert_non_null(strstr(text, "connect-src 'self'"));
 }
 
-/* Names stand in calls: rate("engine_steps_total"), num(s, "ready"), quantile("queue_seconds", .5), delta(a, b, "..."). */
+/* Names stand in calls: rate("engine_steps_total"), num(s, "ready"), quantile("queue_seconds", .5), delta(a, b, "...").
+ */
 static void its_metrics_exist(void **state) {
     (void)state;
     by_metrics *m = NULL;
@@ -58,7 +61,8 @@ static void its_metrics_exist(void **state) {
     assert_int_equal(by_metrics_create(&m, &(by_metrics_opts){.model_name = "m"}, NULL), BY_OK);
     assert_int_equal(by_metrics_write(m, &out, &stats, NULL), BY_OK);
     const char *metrics = by_buf_z(&out);
-    static const char *const calls[] = {"rate(\"", "num(a, \"", "num(b, \"", "num(s, \"", "delta(a, b, \"", "quantile(\"", "label(\""};
+    static const char *const calls[] = {"rate(\"",        "num(a, \"",   "num(b, \"", "num(s, \"",
+                                        "delta(a, b, \"", "quantile(\"", "label(\""};
     int found = 0;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         for (const char *p = strstr(by_buf_z(&page), calls[i]); p; p = strstr(p + 1, calls[i])) {
