@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "http/http_impl.h"
+#include "http/page.h"
 
 /* ---- state ---- */
 
@@ -46,7 +47,9 @@ void by_handle_metrics(by_exchange *ex, by_str id) {
 
 void by_handle_page(by_exchange *ex, by_str id) {
     (void)id;
-    by_reply(ex, 200, "text/plain; charset=utf-8", BY_STR("bathyc\n"));
+    by_reply_header(ex, "Cache-Control", "no-cache"); /* a newer program has a newer page */
+    by_reply_header(ex, "X-Content-Type-Options", "nosniff");
+    by_reply(ex, 200, "text/html; charset=utf-8", by_str_of((const char *)by_page_html, by_page_html_len));
 }
 
 /* ---- models ---- */

@@ -254,7 +254,7 @@ def with_our_server():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    serve = subprocess.Popen([PROGRAM, "serve", "--port", str(port)], stderr=subprocess.DEVNULL)
+    serve = subprocess.Popen([PROGRAM, "serve", "--port", str(port), "--ram", "512M", "--max-num-seqs", "8"], stderr=subprocess.DEVNULL)
     try:
         end = time.monotonic() + 120
         while subprocess.run([PROGRAM, "bench", "serve", "--port", str(port), "-n", "1", "--output-len", "1"], capture_output=True).returncode:
