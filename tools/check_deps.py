@@ -30,6 +30,7 @@ LEVELS = {
     "engine": "base json media tok recipe grammar ops comm kv model sample sched",
     "service": "base json tok sample model recipe api engine",
     "capi": "base tok sample model engine",
+    "capi_recipe": "base json tok recipe api",
     "http": "base json tok api recipe engine service",
 }
 SOURCES = (".c", ".h", ".cu", ".cuh", ".inc")

@@ -11,34 +11,20 @@
  * thread at a time and bathyc_close as the last. Structs are filled by their _default function first, so that later
  * fields get their defaults. Names begin with bathyc_ because by_ names are the program's own and may change.
  *
- * Every int result is BATHYC_OK or one of the codes below; `error` may be NULL. */
+ * Every int result is BATHYC_OK or one of the codes of bathyc/error.h; `error` may be NULL. */
 #ifndef BY_BATHYC_ENGINE_H
 #define BY_BATHYC_ENGINE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bathyc/error.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct bathyc_engine bathyc_engine;
-
-enum {
-    BATHYC_OK = 0,
-    BATHYC_AGAIN = 1,     /* nothing has come within the time given */
-    BATHYC_IDLE = 3,      /* no request is left */
-    BATHYC_INVALID = -1,  /* an argument, named in the error's text */
-    BATHYC_NO_MEMORY = -2,
-    BATHYC_BUSY = -9,     /* the queue is full */
-    BATHYC_CONTEXT = -14, /* the prompt is longer than the context */
-    BATHYC_FAILED = -11   /* anything else: see the text */
-};
-
-typedef struct bathyc_error {
-    int code;
-    char message[512];
-} bathyc_error;
 
 typedef struct bathyc_config {
     const char *model_dir;   /* folder of the checkpoint */

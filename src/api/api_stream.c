@@ -94,6 +94,7 @@ static void on_end(void *ctx, const by_answer_end *e) {
 }
 
 void by_api_stream_emit(by_api_stream *s, const char *name) {
+    by_buf_z(&s->out);
     if (s->out.failed) s->failed = true;
     else if (s->on_event) s->on_event(s->ctx, name, by_buf_str(&s->out));
     s->out.len = s->head_len;

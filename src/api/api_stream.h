@@ -23,7 +23,8 @@
 #include "base/err.h"
 #include "recipe/answer.h"
 
-/* One event. name is the SSE event name, NULL where the API has none; json is compact and lives during the call. */
+/* One event. name is the SSE event name, NULL where the API has none; json is compact, a NUL
+ * follows it, and it lives during the call. */
 typedef void by_api_event_fn(void *ctx, const char *name, by_str json);
 
 typedef enum by_api_usage_place {

@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/model_flags.h"
 #include "engine/engine.h"
+#include "recipe/recipe_tok.h"
 
 static volatile sig_atomic_t stop_asked;
 
@@ -314,18 +315,10 @@ typedef struct {
     int color;
 } options;
 
-/* The tokenizer as V4.1 uses it: a file that lacks the system token has a place kept for it. */
 static by_status open_tokenizer(by_tok **tok, const by_model_flags *f, by_err *err) {
-    static const char system[] = "<｜System｜>";
-    const by_tok_override rename = {.id = 128799, .content = system};
     by_buf path = {0};
     by_status status = by_command_tokenizer_file(&path, NULL, f->model, err);
-    if (status == BY_OK) status = by_tok_open(tok, by_buf_z(&path), NULL, err);
-    if (status == BY_OK && by_tok_find_added(*tok, BY_STR(system)) < 0 && by_tok_is_added(*tok, rename.id)) {
-        by_tok_destroy(*tok);
-        *tok = NULL;
-        status = by_tok_open(tok, by_buf_z(&path), &(by_tok_opts){.overrides = &rename, .n_overrides = 1}, err);
-    }
+    if (status == BY_OK) status = by_recipe_tok_open(tok, by_buf_z(&path), err);
     by_buf_deinit(&path);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/conform.h"
+#include "recipe/recipe_tok.h"
 
 struct by_conform {
     const char *path;
@@ -15,17 +16,8 @@ static const by_conform_kind *const tables[] = {by_conform_tok_kinds, by_conform
 
 /* ---- context ---- */
 
-static by_status open_v41(by_conform *c, by_err *err) {
-    static const char system[] = "<\uff5cSystem\uff5c>";
-    const by_tok_override rename = {.id = 128799, .content = system};
-    const by_tok *plain = c->tok[0];
-    bool apply = by_tok_find_added(plain, BY_STR(system)) < 0 && by_tok_is_added(plain, rename.id);
-    return by_tok_open(&c->tok[1], c->path, &(by_tok_opts){.overrides = &rename, .n_overrides = apply}, err);
-}
-
 by_status by_conform_tok(by_conform *c, bool v41, const by_tok **tok, by_tok_scratch **scratch, by_err *err) {
-    if (!c->tok[0]) BY_TRY(by_tok_open(&c->tok[0], c->path, NULL, err));
-    if (v41 && !c->tok[1]) BY_TRY(open_v41(c, err));
+    if (!c->tok[v41]) BY_TRY(v41 ? by_recipe_tok_open(&c->tok[1], c->path, err) : by_tok_open(&c->tok[0], c->path, NULL, err));
     if (!c->scratch[v41]) BY_TRY(by_tok_scratch_create(&c->scratch[v41], c->tok[v41], err));
     *tok = c->tok[v41];
     *scratch = c->scratch[v41];

@@ -8,6 +8,7 @@
     X(bench, "measure speed")                                                                      \
     X(chat, "talk with the model in the terminal")                                                \
     X(conform, "answer rows of test vectors")                                                      \
+    X(encode, "show what a request becomes: prompt, token ids, settings")                          \
     X(generate, "generate tokens for lines of token ids")                                          \
     X(grammar, "check a grammar, sample it, validate a text")                                      \
     X(grammar_bench, "measure grammars: requests as JSON lines")                                   \

@@ -188,8 +188,7 @@ static void write_parsing(by_json_out *o, const by_parser_opts *p) {
     by_json_out_object_end(o);
 }
 
-/* The shortest text of a float is shorter than that of the double it becomes. */
-static void write_float(by_json_out *o, float v) {
+void by_conform_write_float(by_json_out *o, float v) {
     char text[32];
     for (int n = 6; n <= 9; n++) {
         snprintf(text, sizeof text, "%.*g", n, (double)v);
@@ -208,9 +207,9 @@ static void write_inference(by_json_out *o, const by_api_inference *inf) {
     by_json_out_object_begin(o);
     write_optional(o, "max_tokens", inf->has_max_tokens, inf->max_tokens);
     by_json_out_key(o, "temperature");
-    write_float(o, inf->temperature);
+    by_conform_write_float(o, inf->temperature);
     by_json_out_key(o, "top_p");
-    write_float(o, inf->top_p);
+    by_conform_write_float(o, inf->top_p);
     by_json_out_key(o, "logprobs");
     by_json_out_bool(o, inf->logprobs);
     write_optional(o, "top_logprobs", inf->has_top_logprobs, inf->top_logprobs);
@@ -242,21 +241,17 @@ static void write_namespaces(by_json_out *o, const by_api_converted *c) {
     by_json_out_object_end(o);
 }
 
-void by_conform_write_converted(by_json_out *o, const by_api_converted *c, const by_recipe_prompt *p) {
-    const by_recipe_conversation *cv = &c->conversation;
-    by_json_out_object_begin(o);
-    by_json_out_key(o, "ok");
-    by_json_out_bool(o, true);
-    by_json_out_key(o, "model_version");
-    by_json_out_z(o, by_recipe_version_name(c->version));
-    by_json_out_key(o, "stream");
-    by_json_out_bool(o, c->stream);
+void by_conform_write_prompt(by_json_out *o, const by_recipe_prompt *p) {
     by_json_out_key(o, "prompt");
     by_json_out_string(o, by_buf_str(&p->text));
     by_json_out_key(o, "special_ranges");
     by_conform_write_ranges(o, p);
     by_json_out_key(o, "image_sources");
     write_images(o, p);
+}
+
+void by_conform_write_settings(by_json_out *o, const by_api_converted *c) {
+    const by_recipe_conversation *cv = &c->conversation;
     by_json_out_key(o, "thinking_mode");
     by_json_out_bool(o, cv->thinking);
     by_json_out_key(o, "reasoning_effort");
@@ -270,6 +265,18 @@ void by_conform_write_converted(by_json_out *o, const by_api_converted *c, const
     by_json_out_key(o, "inference");
     write_inference(o, &c->inference);
     if (c->n_namespaces) write_namespaces(o, c);
+}
+
+static void write_converted(by_json_out *o, const by_api_converted *c, const by_recipe_prompt *p) {
+    by_json_out_object_begin(o);
+    by_json_out_key(o, "ok");
+    by_json_out_bool(o, true);
+    by_json_out_key(o, "model_version");
+    by_json_out_z(o, by_recipe_version_name(c->version));
+    by_json_out_key(o, "stream");
+    by_json_out_bool(o, c->stream);
+    by_conform_write_prompt(o, p);
+    by_conform_write_settings(o, c);
     by_json_out_object_end(o);
 }
 
@@ -281,7 +288,7 @@ static by_status run_convert(by_conform *c, const by_json *row, const by_json *i
     by_status status = convert_row(&r, input, err);
     if (status == BY_OK && !r.refused) status = render_row(&r, err);
     if (status == BY_OK && r.refused) by_conform_write_error(result, &r.error);
-    else if (status == BY_OK) by_conform_write_converted(result, &r.converted, &r.prompt);
+    else if (status == BY_OK) write_converted(result, &r.converted, &r.prompt);
     close_row(&r);
     return status;
 }

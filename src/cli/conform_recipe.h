@@ -18,8 +18,15 @@ void by_conform_write_ranges(by_json_out *o, const by_recipe_prompt *p);
 by_status by_conform_options(by_arena *arena, const by_json *options, by_recipe_specials *specials, by_api_options *o,
                              by_err *err);
 
-/* {"ok": false, "error": {...}} and {"ok": true, ...} of kind convert. */
+/* {"ok": false, "error": {...}} of kind convert. */
 void by_conform_write_error(by_json_out *o, const by_api_error *e);
-void by_conform_write_converted(by_json_out *o, const by_api_converted *c, const by_recipe_prompt *p);
+
+/* A float with the digits that it needs, which are fewer than those of the double it becomes. */
+void by_conform_write_float(by_json_out *o, float v);
+
+/* Members for an open object: the prompt ("prompt", "special_ranges", "image_sources"), and what else a request says
+ * ("thinking_mode" ... "inference", "namespace_tool_map"). */
+void by_conform_write_prompt(by_json_out *o, const by_recipe_prompt *p);
+void by_conform_write_settings(by_json_out *o, const by_api_converted *c);
 
 #endif
