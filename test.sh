@@ -87,8 +87,8 @@ else
     [ "$mode" = --quick ] && export BY_TEST_SCALE=${BY_TEST_SCALE:-20}
     build release -DBATHYC_TESTS=ON "$(werror gcc)" && run_tests build -LE "gpu|slow"
     by_say "demo.sh"
-    ./demo.sh | tail -n 4 | tee build/demo.out
-    grep -qF "17 + 25 = 42" build/demo.out
+    ./demo.sh | tail -n 8 | tee build/demo.out
+    grep -qxF "[thinking]" build/demo.out && grep -A 1 -xF "[answer]" build/demo.out | grep -qF "17 + 25 = 42"
     count "demo.sh" $?
 fi
 if [ "$mode" = all ]; then

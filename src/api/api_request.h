@@ -1,7 +1,7 @@
 /* api_request.h - request JSON of the four APIs -> conversation, sampling settings, parser settings; or the API's error.
  *
  *   Chat Completions, Responses, Messages: as deepseek-recipe 0.2.0 converts them (profile BY_API_PARITY), or with the
- *   additions of docs/api.md (BY_API_SERVER). Completions (raw prompt, FIM) exist in both profiles.
+ *   additions of docs/recipe.md (BY_API_SERVER). Completions (raw prompt, FIM) exist in both profiles.
  *
  * Everything in a by_api_converted lives in the caller's arena or points into the body text, so both must outlive it.
  * One thread per arena; options may be shared. */

@@ -149,7 +149,7 @@ static const keyword *find_keyword(const checker *k, by_str key) {
     if (key.len >= BY_COUNT(keywords)) return NULL;
     for (uint32_t i = 0; i < keywords[key.len].n; i++) {
         const keyword *w = &keywords[key.len].list[i];
-        if ((w->drafts & k->draft) && memcmp(w->key.ptr, key.ptr, key.len) == 0) return w;
+        if (w->key.ptr[0] == key.ptr[0] && (w->drafts & k->draft) && memcmp(w->key.ptr, key.ptr, key.len) == 0) return w;
     }
     return NULL;
 }

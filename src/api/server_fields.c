@@ -1,4 +1,4 @@
-/* server_fields.c - the fields of the server profile that the original does not know. docs/api.md has them in one table.
+/* server_fields.c - the fields of the server profile that the original does not know. docs/recipe.md has them in one table.
  *
  * They are optional everywhere, and null counts as absent. In the parity profile they are ignored, whatever they hold, as
  * the original ignores them. */

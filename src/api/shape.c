@@ -21,6 +21,13 @@ static void put_path(by_buf *out, const by_shape_path *at) {
     }
 }
 
+/* The front of a long value, cut between characters. */
+static by_str front_of(by_str s) {
+    size_t n = s.len < 64 ? s.len : 64;
+    while (n < s.len && n && ((unsigned char)s.ptr[n] & 0xc0u) == 0x80u) n--;
+    return by_str_take(s, n);
+}
+
 by_status by_shape_fail(by_shape_job *job, const char *text, const by_json *v) {
     by_buf *out = job->message;
     by_buf_clear(out);
@@ -29,7 +36,7 @@ by_status by_shape_fail(by_shape_job *job, const char *text, const by_json *v) {
     by_buf_push_z(out, text);
     if (v && v->type == BY_JSON_STRING) {
         by_buf_push_z(out, ", got \"");
-        by_buf_push_str(out, by_str_take(v->v.s, 64));
+        by_buf_push_str(out, front_of(v->v.s));
         by_buf_push_z(out, v->v.s.len > 64 ? "...\"" : "\"");
     } else if (v) {
         by_buf_push_z(out, ", got ");

@@ -18,7 +18,7 @@ typedef struct by_str {
 static inline by_str by_str_of(const char *ptr, size_t len) { return (by_str){ptr, len}; }
 static inline by_str by_str_z(const char *z) { return (by_str){z, z ? strlen(z) : 0}; }
 static inline bool by_str_eq(by_str a, by_str b) {
-    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+    return a.len == b.len && (a.len == 0 || (a.ptr[0] == b.ptr[0] && memcmp(a.ptr, b.ptr, a.len) == 0));
 }
 static inline bool by_str_eqz(by_str a, const char *z) { return by_str_eq(a, by_str_z(z)); }
 static inline bool by_str_starts(by_str s, by_str prefix) {

@@ -8,7 +8,7 @@
     X(kernels, "every operator at the model's true dimensions, beside the machine's limits")                           \
     X(model, "prefill and decode speed of a model at given lengths")                                                   \
     X(prefill, "a long prompt with decoder rows left out, and with a cached beginning")                                \
-    X(recipe, "from text or ids of an answer to the events of an API")                                                 \
+    X(recipe, "request bodies to prompts and ids; text or ids of an answer to events")                                  \
     X(serve, "load on this or any OpenAI-compatible server")                                                           \
     X(tokenizer, "text to token ids and back")
 

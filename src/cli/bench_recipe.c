@@ -1,6 +1,7 @@
-/* bench_recipe.c - `bathyc bench recipe`: cost of an answer's way from text or ids to the events of an API, one thread.
+/* bench_recipe.c - `bathyc bench recipe`: cost of a request's way to token ids (bench_request.c) and of an answer's way from text
+ * or ids to the events of an API, one thread.
  *
- * With --lines the answers come from outside, {"chunks": ["...", ...]} or {"ids": [...]} a line, one result line each and
+ * With --lines the answers (with --requests the requests) come from outside, {"chunks": ["...", ...]} or {"ids": [...]} a line, one result line each and
  * the time of all on stderr, so that other programs can be timed beside this one (bench/recipe_stream_bench.py). */
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,9 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "cli/bench.h"
+#include "cli/bench_request.h"
 #include "cli/command.h"
+#include "recipe/recipe_tok.h"
 #include "json/json_write.h"
 
 typedef struct {
@@ -220,8 +223,8 @@ static by_status run_lines(bench *b, const char *path, by_err *err) {
 
 int by_bench_recipe(int argc, char **argv) {
     const by_usage usage = {"bench recipe", "[flags]",
-                            "Microseconds a token from text or ids to the events of an API, one thread.\n"};
-    const char *model = NULL, *tokenizer = NULL, *lines = NULL;
+                            "Microseconds from a request to its token ids, and a token from an answer to the events of an API; one thread.\n"};
+    const char *model = NULL, *tokenizer = NULL, *lines = NULL, *requests = NULL;
     double seconds = 1;
     int api = 0;
     bool json = false;
@@ -231,6 +234,7 @@ int by_bench_recipe(int argc, char **argv) {
         {"--seconds", BY_FLAG_DOUBLE, &seconds, .help = "time for each way, 1", .dmin = 0.01, .dmax = 600},
         {"--json", BY_FLAG_BOOL, &json, .help = "one JSON object a line"},
         {"--lines", BY_FLAG_STRING, &lines, .help = "time the answers of a file ({\"chunks\"} or {\"ids\"} a line), - for standard input"},
+        {"--requests", BY_FLAG_STRING, &requests, .help = "time the Chat requests of a file (a body a line), - for standard input"},
         {"--api", BY_FLAG_CHOICE, &api, .help = "events of --lines", .choices = "chat|responses|messages"},
     };
     int code;
@@ -239,10 +243,13 @@ int by_bench_recipe(int argc, char **argv) {
     by_buf path = {0};
     bench b = {.n_events = 0};
     by_status status = by_command_tokenizer_file(&path, tokenizer, model, &err);
-    if (status == BY_OK) status = by_tok_open(&b.tok, by_buf_z(&path), NULL, &err);
+    if (status == BY_OK) status = by_recipe_tok_open(&b.tok, by_buf_z(&path), &err);
     if (status == BY_OK) status = by_tok_scratch_create(&b.scratch, b.tok, &err);
     set_request(&b, (by_api_kind)api);
-    if (status == BY_OK) status = lines ? run_lines(&b, lines, &err) : run_built_in(&b, seconds, json, &err);
+    if (status == BY_OK && requests) status = by_bench_request_lines(b.tok, b.scratch, requests, &err);
+    else if (status == BY_OK && lines) status = run_lines(&b, lines, &err);
+    else if (status == BY_OK) status = by_bench_request_built_in(b.tok, b.scratch, seconds, json, &err);
+    if (status == BY_OK && !requests && !lines) status = run_built_in(&b, seconds, json, &err);
     by_tok_scratch_destroy(b.scratch);
     by_tok_destroy(b.tok);
     by_buf_deinit(&path);
