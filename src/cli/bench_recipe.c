@@ -1,8 +1,8 @@
 /* bench_recipe.c - `bathyc bench recipe`: cost of a request's way to token ids (bench_request.c) and of an answer's way from text
  * or ids to the events of an API, one thread.
  *
- * With --lines the answers (with --requests the requests) come from outside, {"chunks": ["...", ...]} or {"ids": [...]} a line, one result line each and
- * the time of all on stderr, so that other programs can be timed beside this one (bench/recipe_stream_bench.py). */
+ * With --lines the answers come from outside, {"chunks": ["...", ...]} or {"ids": [...]} a line, with --requests the requests; one
+ * result line each and the time of all on stderr, so that other programs can be timed beside this one (bench/recipe_*.py). */
 #include <stdio.h>
 #include <string.h>
 

@@ -440,7 +440,8 @@ static void reasoning_of_earlier_turns_with_tools(void **state) {
     static const char *const reasoning[] = {",\"reasoning_content\":\"R1\"", ""};
     for (int given = 0; given < 2; given++) {
         by_buf b = {0};
-        by_buf_push_z(&b, "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"messages\":[{\"role\":\"user\",\"content\":\"a\"}");
+        by_buf_push_z(&b, "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],"
+                          "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}");
         for (int turn = 0; turn < 2; turn++)
             by_buf_printf(&b,
                           ",{\"role\":\"assistant\",\"content\":\"\"%s,\"tool_calls\":[{\"id\":\"c%d\",\"type\":\"function\",\"function\":"
