@@ -28,8 +28,8 @@ LEVELS = {
     "sample": "base ops",
     "sched": "base kv",
     "engine": "base json media tok recipe grammar ops comm kv model sample sched",
-    "service": "base json tok sample model recipe api engine",
-    "capi": "base tok sample model engine",
+    "service": "base json tok sample model recipe grammar api engine",
+    "capi": "base tok sample model grammar engine",
     "capi_recipe": "base json tok recipe api",
     "http": "base json tok api recipe engine service",
 }

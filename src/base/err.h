@@ -25,7 +25,8 @@
     X(BY_EINTERNAL, -11, 500, "internal error")                                                    \
     X(BY_EMISSING, -12, 404, "does not exist")                                                     \
     X(BY_ETIMEOUT, -13, 504, "timed out")                                                          \
-    X(BY_ECONTEXT, -14, 400, "context length exceeded")
+    X(BY_ECONTEXT, -14, 400, "context length exceeded")                                            \
+    X(BY_EGRAMMAR, -15, 400, "grammar refused")
 
 typedef enum by_status {
 #define BY_STATUS_ENUM(name, value, http, text) name = value,

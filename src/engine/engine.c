@@ -119,6 +119,7 @@ static by_status open_parts(by_engine *e, by_err *err) {
     e->snapshots = by_alloc_zero(BY_MEM_KV, (size_t)(e->n_snapshots ? e->n_snapshots : 1) * sizeof *e->snapshots);
     if (!e->row || !e->first_rows || !e->snapshots) return BY_FAIL(err, BY_ENOMEM, "out of memory for the engine");
     make_root(e);
+    BY_TRY(by_engine_masks_init(e, err));
     return make_jobs(e, err);
 }
 
@@ -180,6 +181,7 @@ static void stop_threads(by_engine *e) {
 void by_engine_close(by_engine *e) {
     if (!e) return;
     if (e->threads_started) stop_threads(e);
+    by_engine_masks_deinit(e);
     for (int i = 0; i < 2; i++) {
         by_job *j = &e->jobs[i];
         by_free(j->steps);

@@ -13,6 +13,7 @@
 #ifndef BY_ENGINE_ENGINE_H
 #define BY_ENGINE_ENGINE_H
 
+#include "grammar/grammar_cache.h"
 #include "model/runner.h"
 #include "sample/sample_dist.h"
 #include "sched/sched.h"
@@ -41,6 +42,7 @@ typedef struct by_engine_opts {
     by_restore restore;
     by_truncation trunc;  /* default compact */
     int32_t keep;         /* decoder rows that truncation keeps; 0 = exact (default) */
+    by_grammar_cache_opts grammar; /* compilation of grammars; all 0 = defaults */
 } by_engine_opts;
 
 /* CPU, deployed numerics, asynchronous, prefix cache with exact restores, compact truncation at the exact keep. */
@@ -73,6 +75,21 @@ typedef enum by_choice_finish {
     BY_CHOICE_ERROR      /* see by_request_error */
 } by_choice_finish;
 
+enum { BY_GRAMMAR_TRIGGER_MAX = 256 };
+
+/* What limits the tokens of a request. The request waits outside the batch until the grammar is compiled; when that fails every
+ * choice ends with BY_CHOICE_ERROR and by_request_error is BY_EGRAMMAR with kind and place. Masks are applied last, behind all other
+ * edits of logits, and log-probabilities are of what is left. A choice whose text can only end ends with BY_CHOICE_STOP without
+ * an end token. With a trigger all is free before it: {id of "</think>"} makes the grammar begin behind the reasoning. */
+typedef struct by_request_grammar {
+    by_grammar_spec spec;
+    const int32_t *trigger; /* [n_trigger] token ids behind which the grammar begins; 0 = at once */
+    int32_t n_trigger;      /* at most BY_GRAMMAR_TRIGGER_MAX */
+    int32_t bound_id;       /* >= 0: behind this id the trigger is forced; needs a trigger; -1 = none */
+    bool close_by_budget;   /* max_tokens leaves room to complete the text */
+    bool end_token;         /* produce the end token also where nothing else is allowed */
+} by_request_grammar;
+
 typedef struct by_request_opts {
     const int32_t *tokens; /* copied */
     int32_t n_tokens;      /* >= 1 */
@@ -85,6 +102,7 @@ typedef struct by_request_opts {
     bool prompt_logprobs;  /* no prefix reuse and no truncation for this request */
     int32_t priority;
     int64_t deadline_ms;   /* from submission; 0 = none */
+    const by_request_grammar *grammar; /* copied; NULL = none */
     int32_t queue_cap;     /* events held for the reader; 0 = 256 */
     void (*notify)(void *arg); /* called on the scheduler thread when events have come, never after the release; must neither
                                 * block nor call anything of the engine; NULL = none */
@@ -95,7 +113,8 @@ typedef struct by_request_opts {
 by_request_opts by_request_opts_default(void);
 
 /* Hands a request over; *out is released with by_request_release, also after its end. Errors: BY_EINVAL (a field, named),
- * BY_ECONTEXT (prompt longer than the context; both numbers), BY_EBUSY (queue full or draining), BY_ENOMEM. */
+ * BY_ECONTEXT (prompt longer than the context; both numbers), BY_EBUSY (queue full or draining), BY_EUNSUPPORTED (a grammar
+ * without a tokenizer), BY_EGRAMMAR (its text is too long), BY_ENOMEM. */
 by_status by_engine_submit(by_engine *e, const by_request_opts *opts, by_request **out, by_err *err);
 
 typedef struct by_event {
@@ -138,6 +157,7 @@ typedef struct by_engine_stats {
     uint64_t n_snapshots, n_snapshot_hits;
     int32_t blocks_total, blocks_used, blocks_keyed, slots_total, slots_used;
     int64_t host_bytes;           /* swapped state and snapshots */
+    by_grammar_cache_stats grammar;
     double plan_s, device_s, wait_s; /* processor time of the scheduler thread; time of the device in steps; the scheduler idle */
 } by_engine_stats;
 by_engine_stats by_engine_stats_get(by_engine *e);

@@ -39,6 +39,7 @@ struct by_seq {
     double logprob_sum;
     by_sample_history history; /* device thread */
     bool edits;
+    by_matcher *matcher; /* device thread, once it runs; NULL = no grammar */
     by_saved swap;      /* when swapped out */
     by_seq *parent;     /* a choice that starts with its parent's state; NULL once it runs */
 };
@@ -57,6 +58,8 @@ struct by_request {
     int32_t n_live;       /* choices that have not ended (scheduler) */
     by_held *held;        /* [best_of], best_of > n only */
     float *prompt_logprobs;
+    by_request_grammar grammar; /* its strings are not kept */
+    by_grammar_ticket *ticket;  /* the grammar is being compiled (scheduler) */
     int64_t deadline_us;
     by_request *next_new; /* submitted, not seen by the scheduler yet */
     by_request *all_prev, *all_next; /* inside the engine (scheduler) */
@@ -83,6 +86,8 @@ typedef struct by_sample_job {
     float logprob;
     by_status status;
     by_sample_top *top; /* [n_top] in the job's memory */
+    uint32_t *mask;     /* in the engine's memory, NULL = all allowed (device and mask threads) */
+    bool complete;      /* its grammar allows only the end behind this token */
 } by_sample_job;
 
 typedef enum by_move_kind { BY_MOVE_SWAP_OUT, BY_MOVE_SWAP_IN, BY_MOVE_RESTORE, BY_MOVE_SNAPSHOT, BY_MOVE_FORK } by_move_kind;
@@ -118,6 +123,19 @@ typedef struct by_job {
     uint64_t number;
 } by_job;
 
+/* Rows of the step that runs, filled beside it. */
+typedef struct by_masks {
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    pthread_t thread;
+    bool ready, started, stop;
+    by_job *job;     /* whose rows are to be filled */
+    int32_t next, n_busy; /* next sample of the job; threads that fill a row */
+    uint32_t *rows;  /* [cap, words] */
+    int32_t cap;
+    size_t words;
+} by_masks;
+
 /* Snapshots of state slots in host memory by the key of the prefix they stand behind; least recently used goes first. */
 typedef struct by_snapshot {
     by_kv_key key;
@@ -141,6 +159,8 @@ struct by_engine {
     float *row;          /* [vocab]: logits that are edited (device) */
     int64_t *first_rows; /* [max_seqs] (device) */
     by_job *running;     /* (device) */
+    by_grammar_cache *grammars; /* NULL without a tokenizer */
+    by_masks masks;
 
     by_snapshot *snapshots;
     int32_t n_snapshots;
@@ -156,6 +176,7 @@ struct by_engine {
     pthread_cond_t wake, job_ready, job_done, idle;
     by_request *incoming, *incoming_last; /* under lock */
     by_request *inside;                   /* scheduler */
+    int32_t n_compiling;                  /* of them: their grammar is not there yet */
     int32_t n_inside, n_queued;           /* under lock; n_queued: submitted and not started */
     bool draining, stopping, poked;       /* under lock */
     by_job jobs[2];
@@ -176,6 +197,30 @@ void by_engine_want_snapshot(by_engine *e, by_seq *s, int64_t n_tokens, by_job *
 void by_engine_moves_done(by_engine *e, by_job *job);
 by_move *by_moves_add(by_moves *m);
 
+/* engine_grammar.c. Submission: checks, asks for the compilation. Scheduler: begin makes the matchers (BY_AGAIN: not compiled
+ * yet), leave frees everything (also for a request that was never inside). */
+by_status by_engine_grammar_check(const by_engine *e, const by_request_grammar *g, by_err *err);
+by_status by_engine_grammar_ask(by_engine *e, by_request *r, const by_request_grammar *g, by_err *err);
+by_status by_engine_grammar_begin(by_request *r, by_err *err);
+void by_engine_grammar_leave(by_request *r);
+by_status by_engine_masks_init(by_engine *e, by_err *err);
+void by_engine_masks_deinit(by_engine *e);
+
+/* Device thread, around the forward: rows of all samples of a job. Behind end every limited sample has its mask, or has failed. */
+void by_engine_masks_begin(by_engine *e, by_job *job);
+void by_engine_masks_end(by_engine *e);
+
+/* Does a mask apply to the next token? */
+bool by_seq_is_limited(const by_seq *s);
+/* Masks of a limited sequence for the token at `position` and behind each of the drafts: rows[i * stride] is the one after i drafts,
+ * for i = 0..*n_ok; the grammar refuses draft *n_ok when that is below n_drafts. Rows have by_masks.words words, of which those of
+ * the vocabulary are written. The sequence does not move. Works across a trigger inside the drafts (there the row is all ones). */
+by_status by_seq_masks(by_seq *s, int64_t position, const int32_t *drafts, int32_t n_drafts, uint32_t *rows, size_t stride,
+                       int32_t *n_ok, by_err *err);
+/* Moves by a token that was chosen (with drafts: by each accepted one in order). Does nothing without a grammar. *complete: the
+ * text is complete and can only end. Errors: BY_EGRAMMAR (refused), those of by_matcher_accept. */
+by_status by_seq_advance(by_seq *s, int32_t token, bool *complete, by_err *err);
+
 /* engine_job.c: the device's side of a step. by_engine_check_rows is a tap of the runner: it marks sequences with rows that are
  * not finite. Quantisers turn NaN into numbers, so a NaN inside the prompt would not show in the logits behind it. */
 by_status by_engine_check_rows(void *arg, int32_t layer, by_tensor h, by_err *err);
@@ -187,6 +232,7 @@ void *by_engine_device_main(void *arg);
 
 /* engine_request.c: queues. Called by the scheduler: */
 bool by_request_has_room(by_request *r);
+void by_engine_poke(by_engine *e); /* wakes the scheduler; from any thread */
 void by_request_emit(by_request *r, const by_event *ev);
 void by_request_leave(by_request *r); /* the engine is done with it */
 

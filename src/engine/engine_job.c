@@ -68,9 +68,10 @@ static by_status sample_one(by_engine *e, by_sample_job *s, const float *logits,
     const by_sample_params *p = &q->request->opts.sampling;
     int32_t V = e->model->cfg.vocab_size, n_out = (int32_t)(s->position - q->n_prompt);
     uint64_t seed = p->seed + (uint64_t)q->choice;
-    if (q->edits) {
+    if (q->edits || s->mask) {
         memcpy(e->row, logits, (size_t)V * 4);
-        BY_TRY(by_sample_edit(e->row, V, p, &q->history, n_out, NULL, err));
+        BY_TRY(by_sample_edit(e->row, V, p, &q->history, n_out, s->mask, err));
+        if (s->mask) BY_TRY(by_sample_check_mask(e->row, V, s->mask, err));
         logits = e->row;
     }
     by_sample_dist d;
@@ -82,6 +83,7 @@ static by_status sample_one(by_engine *e, by_sample_job *s, const float *logits,
     s->logprob = by_sample_dist_logprob(&d, s->token);
     if (s->top) by_sample_dist_top(s->top, q->request->opts.n_top, &d);
     q->tokens[s->position] = s->token;
+    BY_TRY(by_seq_advance(q, s->token, &s->complete, err));
     return q->edits ? by_sample_history_push(&q->history, s->token, err) : BY_OK;
 }
 
@@ -121,7 +123,8 @@ static void sample_all(by_engine *e, by_job *job, const int64_t *first) {
     for (int32_t k = 0; k < job->n_samples; k++) {
         by_sample_job *s = &job->samples[k];
         by_err err = {0};
-        if (s->status == BY_OK) s->status = sample_one(e, s, logits + (int64_t)s->row * l.cols, &err);
+        if (s->status < 0) continue; /* its mask has failed */
+        s->status = sample_one(e, s, logits + (int64_t)s->row * l.cols, &err);
         if (s->status >= 0) continue;
         by_err_prefix(&err, "token %lld: ", (long long)s->position);
         pthread_mutex_lock(&s->seq->request->lock);
@@ -186,7 +189,9 @@ void by_engine_run_job(by_engine *e, by_job *job) {
     if (job->n_seqs > 0 && job->status == BY_OK) {
         int64_t *first = e->first_rows;
         for (int32_t i = 0; i < job->n_seqs; i++) first[i] = job->steps[i].kv->n_tokens;
+        by_engine_masks_begin(e, job);
         job->status = by_runner_step(e->runner, job->steps, job->n_seqs, &job->err);
+        by_engine_masks_end(e);
         if (job->status == BY_OK) sample_all(e, job, first);
     }
     run_moves(e, &job->after, job);

@@ -23,6 +23,7 @@ static void free_seq(by_seq *s) {
 }
 
 static void free_request(by_request *r) {
+    by_engine_grammar_leave(r);
     for (int32_t i = 0; r->seqs && i < r->opts.best_of; i++) free_seq(&r->seqs[i]);
     for (int32_t i = 0; r->held && i < r->opts.best_of; i++) {
         by_free(r->held[i].events);
@@ -98,6 +99,7 @@ static by_status check(const by_engine *e, const by_request_opts *o, by_err *err
     if (o->n_top < 0 || o->n_top > BY_SAMPLE_TOP_LOGPROBS_MAX || o->n_top > c->vocab_size)
         return BY_FAIL(err, BY_EINVAL, "top_logprobs: %d is outside 0..%d", o->n_top, BY_SAMPLE_TOP_LOGPROBS_MAX);
     if (o->queue_cap < 0 || o->queue_cap > 1 << 20) return BY_FAIL(err, BY_EINVAL, "queue_cap: %d", o->queue_cap);
+    BY_TRY(by_engine_grammar_check(e, o->grammar, err));
     return by_sample_params_check(&o->sampling, c->vocab_size, err);
 }
 
@@ -136,7 +138,9 @@ by_status by_engine_submit(by_engine *e, const by_request_opts *opts, by_request
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&r->more, &attr);
     pthread_condattr_destroy(&attr);
+    r->opts.grammar = NULL;
     by_status status = build(e, r, opts, err);
+    if (status == BY_OK) status = by_engine_grammar_ask(e, r, opts->grammar, err);
     if (status == BY_OK) {
         pthread_mutex_lock(&e->lock);
         if (e->draining || e->stopping) {
@@ -226,7 +230,7 @@ static struct timespec deadline_after(int64_t timeout_ms) {
     return ts;
 }
 
-static void poke(by_engine *e) {
+void by_engine_poke(by_engine *e) {
     pthread_mutex_lock(&e->lock);
     e->poked = true;
     pthread_cond_signal(&e->wake);
@@ -251,7 +255,7 @@ by_status by_request_next(by_request *r, by_event *out, int64_t timeout_ms) {
         was_full = r->cap - r->n_events == 3 * r->opts.best_of; /* just room again: the scheduler may have paused it */
     }
     pthread_mutex_unlock(&r->lock);
-    if (was_full) poke(r->engine);
+    if (was_full) by_engine_poke(r->engine);
     return status;
 }
 
@@ -259,7 +263,7 @@ void by_request_abort(by_request *r, int32_t choice, bool stop) {
     uint64_t mask = choice < 0 ? UINT64_MAX : UINT64_C(1) << (choice & 63);
     if (stop) atomic_fetch_or(&r->stop_mask, mask);
     atomic_fetch_or(&r->abort_mask, mask);
-    poke(r->engine);
+    by_engine_poke(r->engine);
 }
 
 /* The handle is freed by whoever lets go last. */
@@ -283,6 +287,7 @@ void by_request_release(by_request *r) {
 /* Scheduler: nothing of the request is in the engine any more. */
 void by_request_leave(by_request *r) {
     by_engine *e = r->engine;
+    by_engine_grammar_leave(r); /* now: what the engine closes afterwards must not be in use */
     pthread_mutex_lock(&e->lock);
     r->inside = false;
     e->n_inside--;

@@ -114,6 +114,15 @@ static void fail_request(by_engine *e, by_request *r) {
 
 /* ---- arrivals, aborts, slow readers ---- */
 
+/* Puts a request in the queue, once its grammar is there. */
+static void begin(by_engine *e, by_request *r) {
+    by_err err = {0};
+    by_status status = by_engine_grammar_begin(r, &err);
+    if (status == BY_AGAIN) return;
+    if (status == BY_OK) status = by_sched_add(e->sched, &r->seqs[0].sched, &err);
+    for (int32_t i = 0; status < 0 && i < r->opts.best_of; i++) fail_choice(e, &r->seqs[i], &err);
+}
+
 static void take_in(by_engine *e, by_request *list) {
     for (by_request *r = list, *next; r; r = next) {
         next = r->next_new;
@@ -125,10 +134,8 @@ static void take_in(by_engine *e, by_request *list) {
         by_seq *first = &r->seqs[0];
         int64_t out = first->sched.n_max - first->n_prompt;
         if (e->expected_output && e->expected_output < out) out = e->expected_output;
-        by_err err = {0};
         for (int32_t i = 0; i < r->opts.best_of; i++) r->seqs[i].sched.n_expected = first->n_prompt + out;
-        if (by_sched_add(e->sched, &first->sched, &err) < 0)
-            for (int32_t i = 0; i < r->opts.best_of; i++) fail_choice(e, &r->seqs[i], &err);
+        begin(e, r);
         if (r->n_live == 0) leave_when_done(e, r);
     }
 }
@@ -140,6 +147,7 @@ static void end_marked(by_engine *e, by_request *r, uint64_t mask, by_choice_fin
 
 /* Looks at every request inside: aborts, deadlines, readers that are slow or have caught up. */
 static void look_around(by_engine *e, int64_t now_us, bool stopping) {
+    e->n_compiling = 0;
     for (by_request *r = e->inside, *next; r; r = next) {
         next = r->all_next;
         uint64_t abort_ = atomic_exchange(&r->abort_mask, 0); /* first: who wants a stop has set stop_mask before it */
@@ -147,6 +155,8 @@ static void look_around(by_engine *e, int64_t now_us, bool stopping) {
         if (stopping || (r->deadline_us && now_us > r->deadline_us)) abort_ = UINT64_MAX;
         if (stop) end_marked(e, r, stop, BY_CHOICE_STOP);
         if (abort_) end_marked(e, r, abort_, BY_CHOICE_CANCELLED);
+        if (r->ticket && r->n_live > 0) begin(e, r);
+        e->n_compiling += r->ticket != NULL;
         bool paused = !by_request_has_room(r);
         if (paused != r->paused) {
             r->paused = paused;
@@ -249,8 +259,9 @@ static void make_job(by_engine *e, by_job *job, int64_t now_us) {
 
 /* ---- committing a job ---- */
 
-static by_choice_finish finish_of(const by_seq *s, int32_t token) {
+static by_choice_finish finish_of(const by_seq *s, int32_t token, bool complete) {
     const by_request_opts *o = &s->request->opts;
+    if (complete) return BY_CHOICE_STOP;
     if (token == o->sampling.eos_id && !o->ignore_eos) return BY_CHOICE_STOP;
     for (int32_t i = 0; i < o->sampling.n_stop_ids; i++)
         if (o->sampling.stop_ids[i] == token) return BY_CHOICE_STOP;
@@ -270,7 +281,7 @@ static void commit_sample(by_engine *e, const by_sample_job *k) {
     s->n_out++;
     s->logprob_sum += (double)k->logprob;
     e->stats.n_output_tokens++;
-    by_event ev = {.choice = s->choice, .token = k->token, .logprob = k->logprob, .finish = finish_of(s, k->token),
+    by_event ev = {.choice = s->choice, .token = k->token, .logprob = k->logprob, .finish = finish_of(s, k->token, k->complete),
                    .n_top = k->top ? s->request->opts.n_top : 0, .top = k->top};
     if (ev.finish == BY_CHOICE_RUNNING) emit(s, &ev);
     else end_choice(e, s, ev);
@@ -362,10 +373,11 @@ static void share_stats(by_engine *e) {
     s.slots_total = by_kv_n_slots(e->kv);
     s.slots_used = s.slots_total - by_kv_slots_free(e->kv);
     s.host_bytes = e->host_bytes;
+    if (e->grammars) s.grammar = by_grammar_cache_stats_get(e->grammars);
     pthread_mutex_lock(&e->lock);
     s.device_s = e->device_s;
     e->shared_stats = s;
-    e->n_queued = s.sched.n_waiting;
+    e->n_queued = s.sched.n_waiting + e->n_compiling;
     for (const by_request *r = e->incoming; r; r = r->next_new) e->n_queued++;
     pthread_mutex_unlock(&e->lock);
 }

@@ -21,8 +21,17 @@ typedef struct {
     by_spec_drafts drafts;
     float *logits;  /* [vocab] */
     int32_t *input; /* drafting: the sequence with the drafts behind it */
+    uint32_t *mask; /* with a matcher: bits of all ids below vocabulary and tokenizer */
     bool done;
 } state;
+
+static by_status make_mask(state *g, int32_t V, by_err *err) {
+    if (!g->opts->matcher) return BY_OK;
+    if (!g->solo->model->tok) return BY_FAIL(err, BY_EUNSUPPORTED, "grammar: the model's folder has no tokenizer.json");
+    int32_t n = by_tok_n_ids(g->solo->model->tok);
+    g->mask = by_alloc_zero(BY_MEM_REQUEST, (size_t)((n > V ? n : V) + 31) / 32 * sizeof *g->mask);
+    return g->mask ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for a mask");
+}
 
 static by_status begin(state *g, by_err *err) {
     const by_sample_params *p = &g->opts->sampling;
@@ -33,6 +42,7 @@ static by_status begin(state *g, by_err *err) {
     g->logits = by_alloc(BY_MEM_REQUEST, (size_t)V * 4);
     g->input = by_alloc(BY_MEM_REQUEST, ((size_t)g->n_prompt + (size_t)g->opts->max_tokens + BY_SPEC_DRAFTS_MAX) * 4);
     if (!g->logits || !g->input) return BY_FAIL(err, BY_ENOMEM, "out of memory for a generation");
+    BY_TRY(make_mask(g, V, err));
     if (by_sample_params_plain(p)) return BY_OK;
     g->law.history = &g->history;
     BY_TRY(by_sample_history_reserve(&g->history, (uint32_t)g->n_prompt + (uint32_t)g->opts->max_tokens + BY_SPEC_DRAFTS_MAX, err));
@@ -42,6 +52,7 @@ static by_status begin(state *g, by_err *err) {
 static void end(state *g) {
     by_free(g->logits);
     by_free(g->input);
+    by_free(g->mask);
     by_spec_deinit(&g->spec);
     by_spec_clear_drafts(&g->drafts);
     by_sample_history_deinit(&g->history);
@@ -54,13 +65,29 @@ static bool is_stop(const by_solo_gen_opts *o, int32_t token) {
     return false;
 }
 
+/* Moves the matcher on; *complete: only the end is left. */
+static by_status advance(const by_solo_gen_opts *o, int32_t token, bool *complete, by_err *err) {
+    by_matcher *m = o->matcher;
+    bool more = true;
+    *complete = false;
+    if (!m || by_matcher_is_ended(m)) return BY_OK;
+    by_status status = by_matcher_accept(m, (uint32_t)token, err);
+    if (status == BY_NOT_FOUND) return BY_FAIL(err, BY_EGRAMMAR, "grammar_dead_end: the grammar refuses token %d", token);
+    if (status < 0 || o->ignore_eos || !by_matcher_is_final(m)) return status;
+    status = by_matcher_can_go_on(m, &more, err);
+    *complete = !more && !by_matcher_is_ended(m);
+    return status;
+}
+
 /* Hands one token out and says whether it was the last. */
 static by_status commit(state *g, const by_spec_token *t, by_err *err) {
     by_solo_gen_result *r = g->out;
     g->tokens[g->n_prompt + r->n_output++] = t->id;
+    bool complete;
+    BY_TRY(advance(g->opts, t->id, &complete, err));
     by_status status = g->token(g->arg, t->id, t->logprob, err);
     if (status < 0) return status;
-    r->finish = status == BY_END ? BY_SOLO_CALLER : is_stop(g->opts, t->id) ? BY_SOLO_STOP : BY_SOLO_LENGTH;
+    r->finish = status == BY_END ? BY_SOLO_CALLER : complete || is_stop(g->opts, t->id) ? BY_SOLO_STOP : BY_SOLO_LENGTH;
     g->done = r->finish != BY_SOLO_LENGTH || r->n_output == g->opts->max_tokens;
     return BY_OK;
 }
@@ -68,7 +95,13 @@ static by_status commit(state *g, const by_spec_token *t, by_err *err) {
 /* Row `row` of the last step's logits, row `index` of the tokens behind n; draft < 0: none. */
 static by_status sample(state *g, int32_t row, int64_t n, int32_t index, int32_t draft, by_spec_token *t, by_err *err) {
     BY_TRY(by_runner_read_logits(g->solo->runner, row, g->logits, err));
+    by_matcher *m = g->opts->matcher;
     by_spec_row r = {.logits = g->logits, .first = n, .index = index, .n_out = (int32_t)(n - g->n_prompt) + index};
+    if (m && !g->done && !by_matcher_is_free(m)) { /* it stands behind the drafts in front, which were all accepted */
+        by_matcher_set_budget(m, (uint32_t)(g->opts->max_tokens - r.n_out));
+        BY_TRY(by_matcher_fill_mask(m, g->mask, err));
+        r.mask = g->mask;
+    }
     return by_spec_sample(&g->spec, &g->law, &r, &g->drafts, draft, t, NULL, err);
 }
 

@@ -4,6 +4,7 @@
 #define BY_ENGINE_SOLO_GEN_H
 
 #include "engine/solo.h"
+#include "grammar/grammar.h"
 #include "sample/sample_params.h"
 #include "sample/sample_verify.h"
 
@@ -15,6 +16,8 @@ typedef struct by_solo_gen_opts {
     bool ignore_eos;
     bool draft; /* propose and verify solo->n_drafts tokens in every step; nothing when that is 0 */
     by_sample_verify_rule verify;
+    by_matcher *matcher; /* the caller's, at its beginning: limits the output; NULL = none. Its vocabulary is the model's tokenizer.
+                          * The generation ends (BY_SOLO_STOP) where the text is complete and can only end */
 } by_solo_gen_opts;
 
 typedef struct by_solo_gen_result {
@@ -31,7 +34,7 @@ typedef by_status by_solo_token(void *arg, int32_t token, float logprob, by_err 
 /* Generates behind tokens[0, n_prompt); tokens has room for n_prompt + max_tokens ids and receives them. The caches must be
  * reserved for that many tokens; the sequence is started anew, except for the part of the prompt that the caches hold
  * already (seq.n_tokens tokens that the caller knows to be equal). Errors: BY_ECONTEXT, BY_ENUMERIC (a row of logits with
- * NaN), BY_ENOMEM, those of the operators and of `token`. */
+ * NaN), BY_EGRAMMAR (no token is allowed), BY_ENOMEM, those of the operators and of `token`. */
 by_status by_solo_generate(by_solo *s, int32_t *tokens, int32_t n_prompt, const by_solo_gen_opts *opts, by_solo_token *token,
                            void *arg, by_solo_gen_result *out, by_err *err);
 

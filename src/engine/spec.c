@@ -67,6 +67,7 @@ by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *
     if (law->history || row->mask) {
         memcpy(s->row, logits, (size_t)s->vocab * 4);
         BY_TRY(by_sample_edit(s->row, s->vocab, law->params, law->history, row->n_out, row->mask, err));
+        if (row->mask) BY_TRY(by_sample_check_mask(s->row, s->vocab, row->mask, err));
         logits = s->row;
     }
     by_sample_dist d;

@@ -142,6 +142,8 @@ size_t by_matcher_count(const by_matcher *m);
 /* May the text end here? And: did the end token come? */
 bool by_matcher_is_final(by_matcher *m);
 bool by_matcher_is_ended(const by_matcher *m);
+/* Nothing is limited yet: the trigger has not come and is not forced either. */
+bool by_matcher_is_free(const by_matcher *m);
 /* Is any token but eos allowed? false = the text is complete or stuck. */
 by_status by_matcher_can_go_on(by_matcher *m, bool *out, by_err *err);
 /* Appends the bytes that must come next: as long as exactly one byte is possible and the text may not end. At most

@@ -170,6 +170,8 @@ typedef struct by_gr_tokset {
 } by_gr_tokset;
 
 typedef struct by_gr_mask by_gr_mask;
+/* One call (a mask, a token) may work so long: all sequences of a step wait for it. 99.9 % take microseconds. */
+#define BY_GR_STEP_NS 100000000LL
 #define BY_GR_ABSORB_SLOTS 1024u
 
 struct by_gr {
@@ -209,7 +211,7 @@ struct by_gr {
     uint32_t depth; /* of nested calls that follow the structure of terms */
     bool compiling;
     bool searching; /* inside an emptiness search: intersections are not checked again */
-    int64_t deadline_ns;
+    int64_t deadline_ns; /* of the compilation or of the call that runs; 0 = not begun to count */
     uint32_t tick;
     by_status status; /* sticky */
     by_err err;

@@ -12,6 +12,7 @@
 #include "grammar/grammar_vocab.h"
 
 #define TIMEOUT_DEFAULT_US 2000000
+#define REBUILD_MAX_US     100000 /* of the first compilation and of the one that repeats it: a step waits for it */
 #define SCHEMA_TEXT_MAX    ((size_t)4 << 20)
 #define GRAMMAR_TEXT_MAX   ((size_t)1 << 20)
 #define TRIGGER_MAX        256u
@@ -25,6 +26,7 @@ struct by_grammar {
     uint32_t generation;
     uint64_t refs;
     uint64_t rebuilds;
+    int64_t compile_us; /* of the first compilation */
     const by_grammar_vocab *vocab;
     by_grammar_kind kind;
     by_buf text, ws_pattern, root_name;
@@ -145,7 +147,9 @@ by_status by_grammar_compile(by_grammar **out, const by_grammar_vocab *vocab, by
     else if (!by_buf_push_str(&gr->text, text) || !by_buf_push_str(&gr->ws_pattern, gr->opts.ws_pattern) ||
              !by_buf_push_str(&gr->root_name, gr->opts.root))
         status = BY_FAIL(err, BY_ENOMEM, "grammar: out of memory");
+    int64_t t0 = by_clock_ns();
     if (status >= 0) status = build(gr, where, err);
+    gr->compile_us = (by_clock_ns() - t0) / 1000;
     if (status < 0) {
         by_grammar_release(gr);
         return status;
@@ -214,12 +218,15 @@ static by_status take_error(by_gr *g, by_err *err) {
     return s;
 }
 
+/* A grammar whose compilation is slow is not compiled again: all sequences of a step would wait for it. */
 static by_status rebuild(by_grammar *gr, by_err *err) {
+    if (gr->compile_us > REBUILD_MAX_US)
+        return BY_FAIL(err, BY_ELIMIT, "grammar: its tables have reached the memory limit");
     teardown(gr);
     gr->generation++;
     gr->rebuilds++;
     by_grammar_opts keep = gr->opts;
-    gr->opts.timeout_us = 60 * 1000000LL; /* it compiled within its limit before; the machine may be busier now */
+    gr->opts.timeout_us = 4 * REBUILD_MAX_US; /* the machine may be busier now */
     by_status s = build(gr, NULL, err);
     gr->opts = keep;
     return s;
@@ -245,6 +252,8 @@ static by_status with_grammar(by_matcher *m, step_fn *fn, void *arg, by_err *err
     by_status s = BY_OK;
     pthread_mutex_lock(&gr->lock);
     for (int tries = 0; tries < 2; tries++) {
+        g->tick = 0;
+        g->deadline_ns = 0;
         if (!g->nodes) { /* an earlier rebuild failed */
             s = rebuild(gr, err);
             if (s < 0) break;
@@ -329,19 +338,20 @@ by_status by_matcher_fork(by_matcher **out, const by_matcher *m, by_err *err) {
     c->states = NULL;
     c->trigger = NULL;
     by_grammar_acquire(m->gr);
+    size_t n = m->n + 1; /* one state more, see waiting */
     if (m->n) {
-        c->ids = by_alloc(BY_MEM_GRAMMAR, m->n * sizeof *c->ids);
-        c->states = by_alloc(BY_MEM_GRAMMAR, m->n * sizeof *c->states);
+        c->ids = by_alloc(BY_MEM_GRAMMAR, n * sizeof *c->ids);
+        c->states = by_alloc(BY_MEM_GRAMMAR, n * sizeof *c->states);
     }
     if (m->trigger) c->trigger = by_alloc(BY_MEM_GRAMMAR, 2 * m->n_trigger * sizeof *c->trigger);
     if ((m->n && (!c->ids || !c->states)) || (m->trigger && !c->trigger)) {
         by_matcher_destroy(c);
         return BY_FAIL(err, BY_ENOMEM, "matcher: out of memory");
     }
-    c->cap = m->n;
+    c->cap = m->n ? n : 0;
     if (m->n) {
         memcpy(c->ids, m->ids, m->n * sizeof *c->ids);
-        memcpy(c->states, m->states, m->n * sizeof *c->states);
+        memcpy(c->states, m->states, (m->started_at == SIZE_MAX ? n : m->n) * sizeof *c->states);
     }
     if (c->trigger) {
         memcpy(c->trigger, m->trigger, 2 * m->n_trigger * sizeof *c->trigger);
@@ -351,21 +361,24 @@ by_status by_matcher_fork(by_matcher **out, const by_matcher *m, by_err *err) {
     return BY_OK;
 }
 
+/* While the grammar has not begun the state is how much of the trigger has been seen; FORCED: the bound token came. */
+#define FORCED 0x80000000u
+
+static by_gr_term waiting(const by_matcher *m) {
+    return m->n == 0 ? 0 : m->states[m->n]; /* kept one behind the last token */
+}
+
 size_t by_matcher_count(const by_matcher *m) {
     return m->n;
 }
 bool by_matcher_is_ended(const by_matcher *m) {
     return m->ended_at != 0;
 }
+bool by_matcher_is_free(const by_matcher *m) {
+    return m->started_at == SIZE_MAX && !(waiting(m) & FORCED);
+}
 void by_matcher_set_budget(by_matcher *m, uint32_t tokens_left) {
     m->budget = tokens_left;
-}
-
-/* While the grammar has not begun the state is how much of the trigger has been seen; FORCED: the bound token came. */
-#define FORCED 0x80000000u
-
-static by_gr_term waiting(const by_matcher *m) {
-    return m->n == 0 ? 0 : m->states[m->n]; /* kept one behind the last token */
 }
 
 static bool reserve(by_matcher *m) {
@@ -396,6 +409,7 @@ static by_status accept_waiting(by_matcher *m, uint32_t id) {
     m->ids[m->n] = id;
     m->states[m->n] = waiting(m);
     m->n++;
+    if (m->budget != UINT32_MAX && m->budget) m->budget--;
     m->states[m->n] = k | (w & FORCED);
     if (k == m->n_trigger) {
         m->started_at = m->n;
@@ -444,6 +458,28 @@ by_status by_matcher_rollback(by_matcher *m, size_t n, by_err *err) {
     return BY_OK;
 }
 
+static bool is_empty(const by_grammar_vocab *v, const uint32_t *words) {
+    for (uint32_t i = 0; i < v->words; i++)
+        if (words[i]) return false;
+    return true;
+}
+
+/* The tokens behind which the budget still holds the shortest completion. A budget that was too small from the start: the tokens
+ * that come nearest to the end, of the steps 16, 8, 4, 2, 1 bytes; there is always one that goes one byte. */
+static by_status fill_closing(by_matcher *m, uint32_t need, uint32_t *words) {
+    by_gr *g = &m->gr->g;
+    uint32_t room = m->budget >= 2 ? m->budget - 2 : 0;
+    if (m->budget <= 1 && by_gr_nullable(g, m->state)) {
+        memset(words, 0, (size_t)g->vocab->words * 4);
+        words[g->vocab->eos >> 5] |= 1u << (g->vocab->eos & 31);
+        return BY_OK;
+    }
+    by_gr_mask_closing(g, m->state, room, words);
+    for (uint32_t gain = 16; gain && !by_gr_bad(g) && is_empty(g->vocab, words); gain /= 2)
+        if (need >= gain) by_gr_mask_closing(g, m->state, need - gain, words);
+    return by_gr_bad(g) ? g->status : BY_OK;
+}
+
 static by_status fill(by_matcher *m, void *arg) {
     uint32_t *words = arg;
     by_gr *g = &m->gr->g;
@@ -465,10 +501,7 @@ static by_status fill(by_matcher *m, void *arg) {
     }
     if (m->close_by_budget && m->budget != UINT32_MAX) {
         uint32_t need = by_gr_min_bytes(g, m->state); /* a byte is a token at worst; one more for the end token */
-        if ((uint64_t)need + 1 + BY_GV_TOKEN_MAX * 2 >= m->budget) {
-            by_gr_mask_closing(g, m->state, m->budget >= 2 ? m->budget - 2 : 0, words);
-            return by_gr_bad(g) ? g->status : BY_OK;
-        }
+        if ((uint64_t)need + 1 + BY_GV_TOKEN_MAX * 2 >= m->budget) return fill_closing(m, need, words);
     }
     const by_gr_mask *mask = by_gr_mask_of(g, m->state);
     if (!mask) return g->status;

@@ -38,8 +38,12 @@ void by_gr_warn(by_gr *g, const char *fmt, ...) {
 
 bool by_gr_check(by_gr *g) {
     if (g->status < 0) return false;
-    if (g->compiling && (++g->tick & 63) == 0 && g->deadline_ns && by_clock_ns() > g->deadline_ns)
-        by_gr_fail(g, BY_ETIMEOUT, "grammar: compiling took longer than its time limit");
+    if ((++g->tick & 63) == 0) {
+        int64_t now = by_clock_ns();
+        if (g->deadline_ns == 0) g->deadline_ns = now + BY_GR_STEP_NS; /* the clock starts with the first work that is not small */
+        if (now > g->deadline_ns)
+            by_gr_fail(g, BY_ETIMEOUT, "grammar: %s took longer than its time limit", g->compiling ? "compiling" : "one step");
+    }
     if (g->n > (g->opts.states_max ? g->opts.states_max : STATES_DEFAULT))
         by_gr_fail(g, BY_ELIMIT, "grammar: more than %u states",
                    g->opts.states_max ? g->opts.states_max : STATES_DEFAULT);

@@ -117,11 +117,21 @@ static void apply_penalties(float *row, int32_t V, const by_sample_params *p, co
     }
 }
 
+/* Most words of a mask are all ones or all zeros: those are done 32 logits at a time, with one look at the whole for NaN and
+ * infinity. */
 static by_status apply_mask(float *row, int32_t V, const uint32_t *mask, by_err *err) {
     for (int32_t at = 0; at < V; at += 32) {
         uint32_t allowed = mask[at / 32];
-        int32_t len = V - at < 32 ? V - at : 32;
         if (allowed == 0xffffffffu) continue;
+        if (allowed == 0 && V - at >= 32) {
+            int bad = 0;
+            for (int32_t i = 0; i < 32; i++) bad |= !(row[at + i] <= FLT_MAX);
+            if (!bad) {
+                for (int32_t i = 0; i < 32; i++) row[at + i] = -INFINITY;
+                continue;
+            }
+        }
+        int32_t len = V - at < 32 ? V - at : 32;
         for (int32_t i = 0; i < len; i++)
             if (!(allowed >> i & 1)) BY_TRY(forbid(row, at + i, err));
     }
@@ -141,4 +151,13 @@ by_status by_sample_edit(float *row, int32_t V, const by_sample_params *p, const
     }
     if (p->first_no_eos && n_output == 0 && p->eos_id >= 0) BY_TRY(forbid(row, p->eos_id, err));
     return mask ? apply_mask(row, V, mask, err) : BY_OK;
+}
+
+by_status by_sample_check_mask(const float *row, int32_t V, const uint32_t *mask, by_err *err) {
+    for (int32_t at = 0; at < V; at += 32)
+        for (uint32_t bits = mask[at / 32]; bits; bits &= bits - 1) {
+            int32_t id = at + __builtin_ctz(bits);
+            if (id < V && row[id] > -INFINITY) return BY_OK;
+        }
+    return BY_FAIL(err, BY_EGRAMMAR, "grammar_dead_end: no token is allowed by the grammar and by the other settings");
 }

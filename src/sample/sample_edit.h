@@ -47,4 +47,7 @@ const by_sample_seen *by_sample_history_get(const by_sample_history *h, int32_t 
 by_status by_sample_edit(float *row, int32_t V, const by_sample_params *p, const by_sample_history *h, int32_t n_output,
                          const uint32_t *mask, by_err *err);
 
+/* BY_EGRAMMAR when nothing that the mask allows is left in an edited row. */
+by_status by_sample_check_mask(const float *row, int32_t V, const uint32_t *mask, by_err *err);
+
 #endif
