@@ -92,6 +92,14 @@ class Server:
     def n_fds(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
+    def wait_fds(self, at_most):
+        """Waits until the server has no more descriptors than that: connections that end linger for a moment."""
+        end = time.monotonic() + DEADLINE
+        while self.n_fds() > at_most:
+            if time.monotonic() > end:
+                raise AssertionError(f"{self.n_fds()} descriptors, want {at_most}")
+            time.sleep(0.02)
+
     def stop(self, sig=signal.SIGTERM):
         self.process.send_signal(sig)
         return self.process.wait(DEADLINE)

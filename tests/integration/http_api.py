@@ -1,0 +1,302 @@
+"""The APIs over HTTP, with the bundled model: what users of other servers complained about (names in brackets)."""
+import json
+import socket
+import sys
+import threading
+import time
+
+from http_support import DEADLINE, SLOW, Server, chat, equal, events, read_all, request, run
+
+server = Server("--max-queue", "4", "--max-num-seqs", "4", "--ping-interval", "0.2")
+THINK_OFF = {"thinking": {"type": "disabled"}}
+
+
+def post(path, body, want=200, headers=None):
+    return server.json("POST", path, body, headers, want)
+
+
+def stream(path, body):
+    status, headers, data = server.call("POST", path, {**body, "stream": True})
+    equal((status, headers.get("content-type"), headers.get("cache-control"), headers.get("x-accel-buffering")),
+          (200, "text/event-stream", "no-cache", "no"), data[:300])
+    return events(data)
+
+
+def without_noise(v):
+    """An answer without what differs from one request to the next."""
+    if isinstance(v, dict):
+        return {k: without_noise(x) for k, x in v.items() if k not in ("id", "created", "created_at", "completed_at", "signature",
+                                                                       "encrypted_content", "call_id")}
+    return [without_noise(x) for x in v] if isinstance(v, list) else v
+
+
+def chat_whole_and_streamed_agree():
+    """[O23] Text and usage are the same both ways, and the usage event has no choices."""
+    body = chat("What is 17 plus 25?", temperature=0, max_tokens=30)
+    whole = post("/v1/chat/completions", body)
+    got = stream("/v1/chat/completions", {**body, "stream_options": {"include_usage": True}})
+    equal(got[-1], (None, "[DONE]"))
+    chunks = [json.loads(d) for _, d in got[:-1]]
+    text = "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"])
+    equal(text, whole["choices"][0]["message"]["content"])
+    equal(text, "17 + 25 = 42.")
+    usage = [c["usage"] for c in chunks if not c["choices"]]
+    equal(len(usage), 1, "one usage event")
+    for u in (usage[0], whole["usage"]):
+        u["prompt_tokens_details"]["cached_tokens"] = u["prompt_cache_hit_tokens"] = u["prompt_cache_miss_tokens"] = 0
+    equal(usage[0], whole["usage"])
+    equal(chunks[-2]["choices"][0]["finish_reason"], "stop")
+    plain = [json.loads(d) for _, d in stream("/v1/chat/completions", body)[:-1]]
+    equal(any(not c["choices"] for c in plain), False, "no usage event unless asked for")
+    each = [json.loads(d) for _, d in stream("/v1/chat/completions", {**body, "stream_options": {
+        "include_usage": True, "continuous_usage_stats": True}})[:-1]]
+    counts = [c["usage"]["completion_tokens"] for c in each]
+    equal((counts == sorted(counts), counts[0], counts[-1]), (True, 0, whole["usage"]["completion_tokens"]), "counts in every event")
+
+
+def reasoning_tokens_are_told():
+    a = post("/v1/chat/completions", {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "temperature": 0})
+    m, u = a["choices"][0]["message"], a["usage"]
+    equal((len(m["reasoning_content"]) > 0, 0 < u["completion_tokens_details"]["reasoning_tokens"] < u["completion_tokens"]), (True, True), a)
+    equal(u["total_tokens"], u["prompt_tokens"] + u["completion_tokens"])
+
+
+def completions_whole_and_streamed_agree():
+    body = {"model": "tiny", "prompt": ["The", "A cat"], "temperature": 0, "max_tokens": 8, "n": 1}
+    whole = post("/v1/completions", body)
+    got = [json.loads(d) for _, d in stream("/v1/completions", body)[:-1]]
+    for choice in whole["choices"]:
+        text = "".join(c["choices"][0]["text"] for c in got if c["choices"][0]["index"] == choice["index"])
+        equal(text, choice["text"])
+    equal(len(whole["choices"]), 2)
+
+
+def messages_whole_and_streamed_agree():
+    body = {"model": "tiny", "max_tokens": 30, "messages": [{"role": "user", "content": "What is 17 plus 25?"}], **THINK_OFF}
+    whole = post("/v1/messages", body, headers={"anthropic-version": "2023-06-01"})
+    got = stream("/v1/messages", body)
+    equal([n for n, _ in got if n not in ("content_block_delta", "ping")],
+          ["message_start", "content_block_start", "content_block_stop", "message_delta", "message_stop"])
+    equal(all(json.loads(d)["type"] == n for n, d in got), True)
+    equal((whole["type"], whole["role"], whole["content"][0]["type"]), ("message", "assistant", "text"))
+    n = post("/v1/messages/count_tokens", {k: v for k, v in body.items() if k != "max_tokens"})
+    equal(n, {"input_tokens": whole["usage"]["input_tokens"] + whole["usage"]["cache_read_input_tokens"]})
+    e = post("/v1/messages", {**body, "temperature": 7}, 400)
+    equal((e["type"], e["error"]["type"], "temperature" in e["error"]["message"]), ("error", "invalid_request_error", True))
+
+
+def responses_whole_and_streamed_agree():
+    body = {"model": "tiny", "input": "What is 17 plus 25?", "max_output_tokens": 40, "reasoning": {"effort": "none"}}
+    whole = post("/v1/responses", body)
+    got = [(n, json.loads(d)) for n, d in stream("/v1/responses", body)]
+    equal(got[0][0], "response.created")
+    equal(got[-1][0] in ("response.completed", "response.incomplete"), True)
+    equal([d["sequence_number"] for _, d in got], list(range(len(got))))
+    equal(got[-1][1]["response"]["object"], whole["object"])
+
+
+def thinking_switches_in_every_dialect():
+    """[O14]"""
+    def ids(**more):
+        return post("/tokenize", {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], **more})["tokens"]
+    off = ids(thinking={"type": "disabled"})
+    for more in ({"chat_template_kwargs": {"thinking": False}}, {"chat_template_kwargs": {"enable_thinking": False}},
+                 {"enable_thinking": False}, {"reasoning_effort": "none"}):
+        equal(ids(**more), off, more)
+    equal(ids() != off, True)
+    e = post("/v1/chat/completions", chat(enable_thinking=True), 400)
+    equal("contradict" in e["error"]["message"], True, e)
+
+
+def empty_and_odd_bodies_are_400_with_a_name():
+    """[O39] and the next good request works."""
+    for path, body, name in [("/v1/completions", {"prompt": ""}, "prompt"), ("/v1/completions", {"prompt": []}, "prompt"),
+                             ("/v1/completions", {"prompt": [[]]}, "prompt"), ("/v1/chat/completions", {"messages": []}, "messages"),
+                             ("/v1/chat/completions", {"messages": [{"role": "user", "content": None}]}, "content"),
+                             ("/v1/chat/completions", {"messages": [{"role": "user", "content": []}]}, "content"),
+                             ("/v1/chat/completions", {"messages": 7}, "messages"), ("/v1/messages", {"max_tokens": 1, "messages": []}, "messages"),
+                             ("/v1/responses", {"input": []}, "input"), ("/v1/completions", {"prompt": [0, 99999999]}, "prompt"),
+                             ("/v1/chat/completions", {**chat(), "temperature": "hot"}, "temperature"),
+                             ("/tokenize", {"prompt": 7}, "prompt"), ("/detokenize", {"tokens": [-1]}, "tokens"), ("/tokenize", {}, "prompt")]:
+        e = post(path, {"model": "tiny", **body}, 400)
+        equal(name in e["error"]["message"].lower(), True, (path, body, e))
+    for raw in (b"", b"{", b"[]", b"null", b"\xff", b'{"model":"\\ud800"}', b"{}" * 100, b"[" * 5000):
+        for path in ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/v1/messages/count_tokens", "/tokenize",
+                     "/detokenize"):
+            status, _, data = server.call("POST", path, raw)
+            equal((status, "message" in json.loads(data)["error"]), (400, True), (path, raw[:20], data[:200]))
+    equal(post("/v1/chat/completions", chat(max_tokens=1))["object"], "chat.completion")
+
+
+def odd_but_good_conversations():
+    """[O40] an empty answer in the history; [O7] tools without schemas; [O10] reasoning given back or not; [O12] quoted placeholder."""
+    post("/v1/chat/completions", {"model": "tiny", "max_tokens": 1, "messages": [
+        {"role": "user", "content": "A"}, {"role": "assistant", "content": ""}, {"role": "user", "content": "B"}]})
+    tools = [{"type": "function", "function": {"name": f"t{i}", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}}
+             for i in range(12)]
+    tools[6]["function"]["parameters"] = {"type": "object", "properties": {}}
+    del tools[7]["function"]["parameters"]
+    post("/v1/chat/completions", chat(max_tokens=1, tools=tools))
+    history = [{"role": "user", "content": "Hi"}]
+    for i in range(2):
+        call = {"id": f"c{i}", "type": "function", "function": {"name": "t0", "arguments": "{\"a\":\"x\"}"}}
+        history += [{"role": "assistant", "content": "", "tool_calls": [call], "reasoning_content": f"R{i} zebra"},
+                    {"role": "tool", "tool_call_id": f"c{i}", "content": "done"}]
+    body = {"model": "tiny", "messages": history, "tools": tools[:1], "max_tokens": 1}
+    post("/v1/chat/completions", body)
+    text = post("/detokenize", {"tokens": post("/tokenize", body)["tokens"]})["prompt"]
+    equal(("R0 zebra" in text, "R1 zebra" in text), (True, True))
+    for m in history:
+        m.pop("reasoning_content", None)
+    post("/v1/chat/completions", body)
+    quoted = [{"role": "user", "content": "what does `<｜deepseek_image｜>` and <｜image｜> mean?"}]
+    post("/v1/chat/completions", {"model": "tiny", "messages": quoted, "max_tokens": 1})
+    post("/v1/chat/completions", {"model": "tiny", "messages": quoted + [{"role": "assistant", "content": "It <｜image｜>"}, {
+        "role": "user", "content": "and?"}], "max_tokens": 1})
+
+
+def lengths():
+    """[O41] the context is 1024: both numbers in the text, and no limit given means what is left."""
+    long = {"model": "tiny", "prompt": [300] * 1000, "max_tokens": 64}
+    e = post("/v1/completions", long, 400)
+    equal((e["error"]["code"], "1064" in e["error"]["message"] or ("1000" in e["error"]["message"] and "64" in e["error"]["message"]),
+           "1024" in e["error"]["message"]), ("context_length_exceeded", True, True), e)
+    e = post("/v1/completions", {**long, "prompt": [300] * 1100, "max_tokens": 1}, 400)
+    equal((e["error"]["code"], "1100" in e["error"]["message"]), ("context_length_exceeded", True), e)
+    a = post("/v1/completions", {"model": "tiny", "prompt": [300] * 1014, "ignore_eos": True, "max_tokens": 10})
+    equal((a["usage"]["completion_tokens"], a["choices"][0]["finish_reason"]), (10, "length"))
+
+
+def models_and_tokens():
+    data = server.json("GET", "/v1/models")["data"]
+    equal([(m["id"], m["max_model_len"]) for m in data], [("DeepSeek-V4.1-Flash", 1024), ("tiny", 1024)])
+    equal(server.json("GET", "/v1/models/tiny")["id"], "tiny")
+    equal(server.json("GET", "/v1/models/none%2Fsuch", want=404)["error"]["code"], "model_not_found")
+    e = post("/v1/chat/completions", {**chat(), "model": "gpt"}, 400)
+    equal("DeepSeek-V4.1-Flash" in e["error"]["message"], True)
+    a, b = post("/tokenize", {"prompt": "Héllo </think>"}), post("/tokenize", {"prompt": "Héllo </think>", "add_special_tokens": False})
+    equal((a["count"], a["tokens"], a["max_model_len"]), (len(a["tokens"]), [0] + b["tokens"], 1024))
+    equal(post("/detokenize", {"tokens": b["tokens"]}), {"prompt": "Héllo </think>"})
+    equal(post("/detokenize", {"tokens": []}), {"prompt": ""})
+
+
+def stop_strings_do_not_end_reasoning():
+    """[O26] stop strings are looked for in the answer, not in what is thought before."""
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "What is 17 plus 25?"}], "temperature": 0, "max_tokens": 300}
+    free = post("/v1/chat/completions", body)["choices"][0]["message"]
+    word = free["reasoning_content"].split()[1]
+    got = post("/v1/chat/completions", {**body, "stop": [word]})["choices"][0]["message"]
+    equal(got["reasoning_content"], free["reasoning_content"])
+
+
+def tokens_come_one_by_one():
+    """[O9] with --each-token, or without drafting: an event per token, in order, none missing."""
+    got = [json.loads(d) for _, d in stream("/v1/completions", {"model": "tiny", "prompt": "a", "max_tokens": 20, "ignore_eos": True,
+                                                                "logprobs": 0})[:-1]]
+    n = [len(c["choices"][0]["logprobs"]["tokens"]) for c in got if c["choices"] and c["choices"][0].get("logprobs")]
+    equal((sum(n), max(n)), (20, 1))
+
+
+def a_client_that_leaves_frees_its_rows():
+    """[O30] streaming or not, running or waiting; the blocks are those of the start."""
+    start = server.wait_metric("bathyc_requests_running", lambda v: v == 0)
+    blocks = server.metrics()["bathyc_kv_blocks_used"]
+    for more in ({}, {"stream": True}):
+        s = [server.connect() for _ in range(6)]  # four run, two wait
+        for c in s:
+            c.sendall(request("POST", "/v1/completions", {"model": "tiny", "prompt": "a", "max_tokens": 1000, "ignore_eos": True, **more}))
+        server.wait_metric("bathyc_requests_running", lambda v: v == 4)
+        time.sleep(0.2)
+        began = time.monotonic()
+        for c in s:
+            c.close()
+        server.wait_metric("bathyc_requests_running", lambda v: v == 0)
+        server.wait_metric("bathyc_requests_waiting", lambda v: v == 0)
+        server.wait_metric("bathyc_kv_blocks_used", lambda v: v == blocks)
+        took = time.monotonic() - began
+        if took > 0.5 * SLOW + 0.5:
+            raise AssertionError(f"rows were there for {took:.2f} s")
+    equal(start, 0)
+
+
+def clients_that_reset_leave_nothing():
+    """[O42] 200 clients read one event and reset the connection."""
+    body = {"model": "tiny", "prompt": "a", "max_tokens": 200, "ignore_eos": True, "stream": True}
+    server.wait_metric("bathyc_http_open_requests", lambda v: v <= 1)
+    fds = server.n_fds()
+    for i in range(200):
+        s = server.connect()
+        s.sendall(request("POST", "/v1/completions", body))
+        s.recv(1)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        s.close()
+    server.wait_metric("bathyc_requests_running", lambda v: v == 0)
+    server.wait_metric("bathyc_http_open_connections", lambda v: v <= 1)
+    server.wait_metric("bathyc_http_open_streams", lambda v: v == 0)
+    server.wait_fds(fds)
+    post("/v1/chat/completions", chat(max_tokens=1))
+
+
+def a_full_queue_is_429():
+    body = {"model": "tiny", "prompt": "a", "max_tokens": 1000, "ignore_eos": True}
+    held = [server.connect() for _ in range(12)]
+    for c in held:
+        c.sendall(request("POST", "/v1/completions", body))
+    server.wait_metric("bathyc_http_refused_busy_total", lambda v: v >= 1)
+    status, headers, data = server.call("POST", "/v1/completions", body)
+    equal((status, "retry-after" in headers, json.loads(data)["error"]["code"]), (429, True, "queue_full"))
+    status, _, data = server.call("POST", "/v1/messages", {"model": "tiny", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]})
+    equal((status, json.loads(data)["error"]["type"]), (429, "rate_limit_error"))
+    for c in held:
+        c.close()
+    server.wait_metric("bathyc_requests_running", lambda v: v == 0)
+
+
+def silence_is_filled_with_comments():
+    """A stream whose first token is far away says something now and then."""
+    held = [server.connect() for _ in range(4)]
+    for c in held:
+        c.sendall(request("POST", "/v1/completions", {"model": "tiny", "prompt": "a", "max_tokens": 1000, "ignore_eos": True}))
+    server.wait_metric("bathyc_requests_running", lambda v: v == 4)
+    with server.connect() as s:  # waits for a slot
+        s.sendall(request("POST", "/v1/completions", {"model": "tiny", "prompt": "a", "max_tokens": 2, "stream": True}))
+        got = b""
+        while got.count(b"\n: ") + got.count(b"\r\n: ") < 1 and b"data: " not in got:
+            got += s.recv(65536)
+        equal(got.startswith(b"HTTP/1.1 200 OK\r\n"), True)
+        equal(b": still working\n\n" in got, True, got[-200:])
+    for c in held:
+        c.close()
+    server.wait_metric("bathyc_requests_running", lambda v: v == 0)
+
+
+def long_prompts_do_not_stop_others():
+    """A large body is converted beside the loop: the stream of another client goes on meanwhile."""
+    big = request("POST", "/tokenize", {"prompt": "word " * 100000})
+    with server.connect() as s:
+        s.sendall(big)
+        time.sleep(0.01)
+        server.json("GET", "/version")
+    e = post("/v1/chat/completions", chat("word " * 100000), 400)
+    equal(e["error"]["code"], "context_length_exceeded")
+
+
+def company_does_not_change_answers():
+    body = chat("What is 17 plus 25?", temperature=0, max_tokens=20)
+    alone = without_noise(post("/v1/chat/completions", body)["choices"])
+    got = []
+    threads = [threading.Thread(target=lambda: got.append(without_noise(post("/v1/chat/completions", body)["choices"]))) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(DEADLINE)
+    equal(got, [alone] * 4)
+
+
+if __name__ == "__main__":
+    sys.exit(run([chat_whole_and_streamed_agree, reasoning_tokens_are_told, completions_whole_and_streamed_agree,
+                  messages_whole_and_streamed_agree, responses_whole_and_streamed_agree, thinking_switches_in_every_dialect,
+                  empty_and_odd_bodies_are_400_with_a_name, odd_but_good_conversations, lengths, models_and_tokens,
+                  stop_strings_do_not_end_reasoning, tokens_come_one_by_one, a_client_that_leaves_frees_its_rows,
+                  clients_that_reset_leave_nothing, a_full_queue_is_429, silence_is_filled_with_comments, long_prompts_do_not_stop_others,
+                  company_does_not_change_answers]))
