@@ -89,10 +89,10 @@ typedef struct {
     by_engine_flags engine;
     const char *host, *key_file, *max_body, *store, *data_dir;
     int64_t port, max_connections, output_kib;
-    double idle_s, head_s, body_s, write_s, ping_s, answer_s, drain_s;
+    double idle_s, head_s, body_s, write_s, ping_s, answer_s, drain_s, null_rate, null_first_ms;
     by_flag_list names, keys, origins;
     int compat;
-    bool honour, each_token;
+    bool honour, each_token, null_backend;
 } serve_flags;
 
 static by_status set_http(by_http_opts *o, const serve_flags *f, by_err *err) {
@@ -132,6 +132,9 @@ static by_status set_http(by_http_opts *o, const serve_flags *f, by_err *err) {
 static by_status serve(server *s, serve_flags *f, const char **keys, int n_keys, by_err *err) {
     by_http_opts o;
     BY_TRY(set_http(&o, f, err));
+    s->service.null_backend = f->null_backend;
+    s->service.null_rate = f->null_rate;
+    s->service.null_first_ms = f->null_first_ms;
     BY_TRY(by_engine_flags_opts(&s->service.engine, &f->engine, err));
     s->service.names = f->names.items;
     s->service.n_names = f->names.n;
@@ -176,6 +179,10 @@ static by_status serve(server *s, serve_flags *f, const char **keys, int n_keys,
     SECONDS_FLAG("--header-timeout", (f).head_s, 0.1, "seconds from a request's first byte to its last header (default: 20)"), \
     SECONDS_FLAG("--read-timeout", (f).body_s, 0.1, "seconds for a request's body (default: 120)"),                    \
     SECONDS_FLAG("--write-timeout", (f).write_s, 0.1, "seconds in which a client must take something (default: 30)"),  \
+    {.names = "--null-rate", .kind = BY_FLAG_DOUBLE, .out = &(f).null_rate, .dmin = 0, .dmax = 1e6,                     \
+     .help = "with --backend null: tokens per second of a stream (default: 100; 0 = all at once)"},                    \
+    {.names = "--null-first-ms", .kind = BY_FLAG_DOUBLE, .out = &(f).null_first_ms, .dmin = 0, .dmax = 1e6,             \
+     .help = "with --backend null: time to the first token (default: 0)"},                                             \
     SECONDS_FLAG("--ping-interval", (f).ping_s, 0, "silence of a stream after which a comment is sent (default: 5; 0 = never)"), \
     SECONDS_FLAG("--answer-timeout", (f).answer_s, 0, "seconds for one answer (default: 0, any)"),                     \
     SECONDS_FLAG("--drain-timeout", (f).drain_s, 0, "seconds for running answers after the first signal (default: 60)"), \
@@ -195,12 +202,16 @@ int by_cmd_serve(int argc, char **argv) {
                             "The port is open while the model loads and answers 503 until the first token is possible. SIGTERM and\n"
                             "SIGINT let running answers end; a second one stops at once.\n"};
     serve_flags f = {.engine = by_engine_flags_default(), .host = "127.0.0.1", .port = 8000, .max_connections = 10000, .output_kib = 256,
-                     .idle_s = 75, .head_s = 20, .body_s = 120, .write_s = 30, .ping_s = 5, .drain_s = 60};
-    const by_flag flags[] = {SERVE_FLAG_ROWS(f), BY_ENGINE_FLAG_ROWS(f.engine)};
+                     .idle_s = 75, .head_s = 20, .body_s = 120, .write_s = 30, .ping_s = 5, .drain_s = 60, .null_rate = 100};
+    by_flag flags[] = {SERVE_FLAG_ROWS(f), BY_ENGINE_FLAG_ROWS(f.engine)};
     const int n_flags = sizeof flags / sizeof flags[0];
+    for (int i = 0; i < n_flags; i++)
+        if (flags[i].out == &f.engine.model.backend) flags[i].choices = "null|" BY_BACKEND_CHOICES;
     const char *model = NULL, *keys[KEYS_MAX];
     int code, n_pos = 0, n_keys = 0;
     if (!by_command_begin(&usage, flags, n_flags, argc, argv, &model, 1, &n_pos, &code)) return code;
+    if (f.engine.model.backend == 0) f.null_backend = true;
+    if (f.engine.model.backend >= 0) f.engine.model.backend--; /* null stands in front of the other commands' choices */
     by_err err = {0};
     by_buf key_text = {0};
     server s = {.host = f.host};

@@ -147,7 +147,7 @@ static by_status make_prompt(by_call *c, uint32_t i, by_recipe_prompt *scratch, 
 static by_status resolve(by_call *c, lane *l, by_err *err) {
     by_api_error error = {0};
     by_status status = by_api_resolve_max_tokens(&l->max_tokens, &error, &c->arena, l->converted, &c->service->api, l->n_ids,
-                                                 (uint64_t)by_engine_max_context(c->service->engine), err);
+                                                 (uint64_t)by_service_max_context(c->service), err);
     return status == BY_EINVAL ? fail_request(c, &error) : status;
 }
 
@@ -162,7 +162,7 @@ static by_status set_sampling(by_call *c, by_rng *rng, by_err *err) {
     p->repetition_penalty = inf->repetition_penalty;
     p->frequency_penalty = inf->frequency_penalty;
     p->presence_penalty = inf->presence_penalty;
-    p->eos_id = by_engine_model(c->service->engine)->cfg.eos_id;
+    p->eos_id = by_service_eos(c->service);
     p->min_tokens = (int32_t)inf->min_tokens;
     p->stop_ids = inf->stop_ids;
     p->n_stop_ids = (int32_t)inf->n_stop_ids;
@@ -232,7 +232,7 @@ static by_status submit(by_call *c, lane *l, by_err *err) {
     q.deadline_ms = c->opts.deadline_ms;
     q.notify = c->opts.notify;
     q.arg = c->opts.arg;
-    return by_engine_submit(c->service->engine, &q, &l->request, err);
+    return by_source_submit(c->service, &q, &l->request, err);
 }
 
 /* Submits the prompts that are left; a full queue holds up only those behind the first. */
@@ -303,8 +303,8 @@ by_status by_call_start(by_call **out, by_service *s, const by_call_opts *opts, 
 /* ---- tokens ---- */
 
 static void end_lane(by_call *c, lane *l) {
-    l->info = by_request_info_get(l->request);
-    by_request_release(l->request);
+    l->info = by_source_info(c->service, l->request);
+    by_source_release(c->service, l->request);
     l->request = NULL;
     c->n_done++;
 }
@@ -316,10 +316,10 @@ static void give_up(by_call *c) {
         if (c->streams[i]) by_api_stream_close(c->streams[i]);
 }
 
-static by_status tell_ready(lane *l, uint32_t n, by_err *err) {
+static by_status tell_ready(by_call *c, lane *l, by_err *err) {
     l->ready = true;
-    by_request_info info = by_request_info_get(l->request);
-    for (uint32_t k = 0; k < n; k++)
+    by_request_info info = by_source_info(c->service, l->request);
+    for (uint32_t k = 0; k < c->n; k++)
         BY_TRY(by_api_stream_ready(l->streams[k], (uint64_t)info.n_prompt, (uint64_t)info.n_cached, NULL, err));
     return BY_OK;
 }
@@ -337,7 +337,7 @@ static by_status feed(by_call *c, lane *l, const by_event *ev, by_err *err) {
     if (ev->token >= 0) BY_TRY(by_api_stream_tokens(s, &ev->token, 1, with ? &lp : NULL, with, err));
     if (by_api_stream_finished(s)) { /* the parser has found a stop string */
         l->n_open--;
-        if (ev->finish == BY_CHOICE_RUNNING) by_request_abort(l->request, ev->choice, true);
+        if (ev->finish == BY_CHOICE_RUNNING) by_source_abort(c->service, l->request, ev->choice, true);
         return BY_OK;
     }
     switch (ev->finish) {
@@ -352,7 +352,7 @@ static by_status feed(by_call *c, lane *l, const by_event *ev, by_err *err) {
         return BY_FAIL(err, BY_ECANCELLED, "cancelled: the engine is shutting down");
     case BY_CHOICE_ERROR: break;
     }
-    by_status status = by_request_error(l->request, err);
+    by_status status = by_source_error(c->service, l->request, err);
     return status < 0 ? status : BY_FAIL(err, BY_EINTERNAL, "the engine failed without a reason");
 }
 
@@ -360,11 +360,11 @@ static by_status feed(by_call *c, lane *l, const by_event *ev, by_err *err) {
 static by_status pump_lane(by_call *c, lane *l, int64_t timeout_ms, by_err *err) {
     by_event ev;
     while (l->n_open > 0) {
-        by_status status = by_request_next(l->request, &ev, timeout_ms);
+        by_status status = by_source_next(c->service, l->request, &ev, timeout_ms);
         if (status == BY_AGAIN) return BY_OK;
         if (status != BY_OK) return BY_FAIL(err, BY_EINTERNAL, "the engine ended a request without its end");
         timeout_ms = 0;
-        if (!l->ready) BY_TRY(tell_ready(l, c->n, err));
+        if (!l->ready) BY_TRY(tell_ready(c, l, err));
         if (!by_api_stream_finished(l->streams[ev.choice])) BY_TRY(feed(c, l, &ev, err));
     }
     end_lane(c, l);
@@ -399,7 +399,7 @@ const int32_t *by_call_prompt(const by_call *c, uint32_t i, size_t *n) {
 
 by_request_info by_call_times(const by_call *c) {
     if (c->n_submitted == 0) return (by_request_info){0};
-    return c->lanes[0].request ? by_request_info_get(c->lanes[0].request) : c->lanes[0].info;
+    return c->lanes[0].request ? by_source_info(c->service, c->lanes[0].request) : c->lanes[0].info;
 }
 
 by_answer_end_kind by_call_end(const by_call *c) {

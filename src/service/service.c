@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "service/service_impl.h"
 
-enum { NAMES_MAX = 64 };
+enum { NAMES_MAX = 64, NULL_CONTEXT = 1 << 20 };
 
 static by_status add_name(by_service *s, by_str name, by_err *err) {
     if (name.len == 0) return BY_OK;
@@ -42,6 +42,20 @@ static by_status set_names(by_service *s, const by_service_opts *o, by_err *err)
     return add_name(s, base_name(o->engine.model_dir), err);
 }
 
+/* Only the tokenizer is read. */
+static by_status open_null(by_service *s, const by_service_opts *o, by_err *err) {
+    by_buf path = {0};
+    by_buf_printf(&path, "%s/tokenizer.json", o->engine.model_dir);
+    by_status status = by_buf_check(&path, err);
+    if (status == BY_OK) status = by_tok_open(&s->null_tok, path.ptr, NULL, err);
+    by_buf_deinit(&path);
+    BY_TRY(status);
+    s->null_context = o->engine.max_context > 0 ? o->engine.max_context : NULL_CONTEXT;
+    const by_null_opts n = {.rate = o->null_rate, .first_ms = o->null_first_ms, .max_requests = o->engine.sched.max_waiting,
+                            .max_context = s->null_context};
+    return by_null_create(&s->null, s->null_tok, &n, err);
+}
+
 by_status by_service_open(by_service **out, const by_service_opts *opts, by_err *err) {
     *out = NULL;
     by_service *s = by_alloc_zero(BY_MEM_REQUEST, sizeof *s);
@@ -54,7 +68,8 @@ by_status by_service_open(by_service **out, const by_service_opts *opts, by_err 
     if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = (uint64_t)by_clock_ns();
     atomic_init(&s->draws, seed);
     by_status status = set_names(s, opts, err);
-    if (status == BY_OK) status = by_engine_open(&s->engine, &opts->engine, err);
+    if (status == BY_OK && opts->null_backend) status = open_null(s, opts, err);
+    else if (status == BY_OK) status = by_engine_open(&s->engine, &opts->engine, err);
     if (status == BY_OK && !by_service_tok(s))
         status = BY_FAIL(err, BY_EMISSING, "%s: no tokenizer.json", opts->engine.model_dir);
     if (status == BY_OK) status = by_tok_check_encode(by_service_tok(s), err);
@@ -66,12 +81,18 @@ by_status by_service_open(by_service **out, const by_service_opts *opts, by_err 
 void by_service_close(by_service *s) {
     if (!s) return;
     by_engine_close(s->engine);
+    by_null_destroy(s->null);
+    by_tok_destroy(s->null_tok);
     by_arena_deinit(&s->arena);
     by_free(s);
 }
 
 by_engine *by_service_engine(by_service *s) { return s->engine; }
-const by_tok *by_service_tok(const by_service *s) { return by_engine_model(s->engine)->tok; }
+const by_tok *by_service_tok(const by_service *s) { return s->null_tok ? s->null_tok : by_engine_model(s->engine)->tok; }
+
+int32_t by_service_eos(const by_service *s) {
+    return s->engine ? by_engine_model(s->engine)->cfg.eos_id : by_tok_find_added(s->null_tok, BY_STR("<｜end▁of▁sentence｜>"));
+}
 
 /* The counter goes through the generator's mix once, so that neighbours do not share their later draws. */
 by_rng by_service_rng(by_service *s) {
@@ -83,4 +104,6 @@ const by_api_model_name *by_service_names(const by_service *s, uint32_t *n) {
     *n = s->api.n_models;
     return s->models;
 }
-int64_t by_service_max_context(const by_service *s) { return by_engine_max_context(s->engine); }
+int64_t by_service_max_context(const by_service *s) {
+    return s->engine ? by_engine_max_context(s->engine) : s->null_context;
+}

@@ -27,6 +27,10 @@ typedef struct by_service_opts {
     by_api_options api;       /* models and specials are replaced: see names */
     const char *const *names; /* [n_names] accepted as "model", copied; none: DeepSeek-V4.1-Flash and the folder's own name */
     int n_names;
+    bool null_backend;        /* no model: fixed tokens at a set rate, for measuring; of the engine's options only model_dir (its
+                               * tokenizer), max_context and sched.max_waiting count, and by_service_engine is NULL */
+    double null_rate;         /* tokens per second and choice; 0 = all at once */
+    double null_first_ms;     /* until the first token */
 } by_service_opts;
 
 /* Opens engine and tokenizer. *out is set only on success. Errors: those of by_engine_open, BY_EMISSING (no tokenizer.json). */

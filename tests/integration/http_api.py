@@ -7,7 +7,7 @@ import time
 
 from http_support import DEADLINE, SLOW, Server, chat, equal, events, read_all, request, run
 
-server = Server("--max-queue", "4", "--max-num-seqs", "4", "--ping-interval", "0.2")
+server = Server("--max-num-seqs", "4", "--ping-interval", "0.2")
 THINK_OFF = {"thinking": {"type": "disabled"}}
 
 
@@ -238,18 +238,24 @@ def clients_that_reset_leave_nothing():
 
 
 def a_full_queue_is_429():
+    tight = Server("--max-queue", "4", "--max-num-seqs", "4")
     body = {"model": "tiny", "prompt": "a", "max_tokens": 1000, "ignore_eos": True}
-    held = [server.connect() for _ in range(12)]
-    for c in held:
-        c.sendall(request("POST", "/v1/completions", body))
-    server.wait_metric("bathyc_http_refused_busy_total", lambda v: v >= 1)
-    status, headers, data = server.call("POST", "/v1/completions", body)
+    held = []
+    for gauge in ("running", "waiting"):  # four run, four wait
+        more = [tight.connect() for _ in range(4)]
+        held += more
+        for c in more:
+            c.sendall(request("POST", "/v1/completions", body))
+        tight.wait_metric(f"bathyc_requests_{gauge}", lambda v: v == 4)
+    status, headers, data = tight.call("POST", "/v1/completions", body)
     equal((status, "retry-after" in headers, json.loads(data)["error"]["code"]), (429, True, "queue_full"))
-    status, _, data = server.call("POST", "/v1/messages", {"model": "tiny", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]})
+    status, _, data = tight.call("POST", "/v1/messages", {"model": "tiny", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]})
     equal((status, json.loads(data)["error"]["type"]), (429, "rate_limit_error"))
+    equal(tight.metrics()["bathyc_http_refused_busy_total"], 2)
     for c in held:
         c.close()
-    server.wait_metric("bathyc_requests_running", lambda v: v == 0)
+    tight.wait_metric("bathyc_requests_running", lambda v: v == 0)
+    tight.stop()
 
 
 def silence_is_filled_with_comments():
