@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "http/http_impl.h"
 #include "http/page.h"
+#include "http/page.h"
 
 /* ---- state ---- */
 

@@ -180,6 +180,12 @@ def models_and_tokens():
     equal(post("/detokenize", {"tokens": []}), {"prompt": ""})
 
 
+def the_page_is_there():
+    status, headers, body = server.call("GET", "/")
+    equal((status, headers["content-type"], b"<html" in body), (200, "text/html; charset=utf-8", True))
+    equal(server.call("GET", "/?x")[2], body)
+
+
 def stop_strings_do_not_end_reasoning():
     """[O26] stop strings are looked for in the answer, not in what is thought before."""
     body = {"model": "tiny", "messages": [{"role": "user", "content": "What is 17 plus 25?"}], "temperature": 0, "max_tokens": 300}
@@ -303,6 +309,6 @@ if __name__ == "__main__":
     sys.exit(run([chat_whole_and_streamed_agree, reasoning_tokens_are_told, completions_whole_and_streamed_agree,
                   messages_whole_and_streamed_agree, responses_whole_and_streamed_agree, thinking_switches_in_every_dialect,
                   empty_and_odd_bodies_are_400_with_a_name, odd_but_good_conversations, lengths, models_and_tokens,
-                  stop_strings_do_not_end_reasoning, tokens_come_one_by_one, a_client_that_leaves_frees_its_rows,
+                  the_page_is_there, stop_strings_do_not_end_reasoning, tokens_come_one_by_one, a_client_that_leaves_frees_its_rows,
                   clients_that_reset_leave_nothing, a_full_queue_is_429, silence_is_filled_with_comments, long_prompts_do_not_stop_others,
                   company_does_not_change_answers]))
