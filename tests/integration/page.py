@@ -69,7 +69,7 @@ class Replay(http.server.BaseHTTPRequestHandler):
         if self.path == "/":
             self.answer(200, (self.source / "web/index.html").read_text(), "text/html; charset=utf-8")
         elif self.path == "/health":
-            self.answer(200 if self.ready else 503, {})
+            self.answer(200 if self.ready else 503, {"error": {"message": "the model is being loaded"}})
         elif self.path == "/v1/models" and self.allowed():
             self.answer(200, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
         elif self.path == "/metrics" and self.allowed():
@@ -287,7 +287,7 @@ def troubles(b, url, picture):
     # Loading and gone.
     Replay.ready = False
     b.run("check()")
-    b.wait("document.getElementById('state-text').textContent === 'loading the model'")
+    b.wait("document.getElementById('state-text').textContent === 'the model is being loaded'")
     Replay.ready = True
     b.wait("document.getElementById('dot').dataset.is === 'ready'")
 
