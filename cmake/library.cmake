@@ -57,3 +57,4 @@ install(TARGETS bathyc_recipe_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
 install(FILES ${recipe_archive} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT recipe)
 install(FILES ${CMAKE_BINARY_DIR}/bathyc-recipe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT recipe)
 install(FILES include/bathyc/error.h include/bathyc/recipe.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bathyc COMPONENT recipe)
+install(FILES LICENSE src/recipe/templates/LICENSE.deepseek-recipe DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT recipe)

@@ -223,7 +223,9 @@ static void put_tool(by_json_out *o, const by_recipe_tool *t) {
 
 by_status by_tools_constraint(by_convert *cv, by_str *out) {
     const by_recipe_conversation *c = &cv->out->conversation;
+    enum { USUAL_BYTES = 1024 }; /* of a tool: most requests grow the buffer once */
     by_buf text = {0};
+    by_buf_reserve(&text, by_mul_size(c->n_tools, USUAL_BYTES));
     by_json_out o = by_json_out_init(&text, BY_JSON_COMPACT);
     by_json_out_array_begin(&o);
     for (uint32_t i = 0; i < c->n_tools; i++) put_tool(&o, &c->tools[i]);

@@ -15,7 +15,8 @@ pc=$(find "$tmp/usr" -name bathyc-recipe.pc)
 lib=$(find "$tmp/usr" -name libbathyc-recipe.a -printf %h)
 [ -n "$pc" ] && [ -n "$lib" ] || { find "$tmp/usr"; echo "not installed"; exit 1; }
 export PKG_CONFIG_PATH=${pc%/*}
-[ "$(find "$tmp/usr" -type f | wc -l)" -le 6 ] || fail "more than headers, libraries and bathyc-recipe.pc is installed"
+[ "$(find "$tmp/usr" -type f | wc -l)" -le 8 ] || fail "more than headers, libraries, bathyc-recipe.pc and licences is installed"
+[ -n "$(find "$tmp/usr" -name LICENSE.deepseek-recipe -size +0)" ] || fail "the notice of the prompt templates is not installed"
 
 # A build with sanitizers needs their runtime in every program.
 flags=()

@@ -31,23 +31,24 @@ static void strings_escape_only_what_json_requires(void **state) {
 }
 
 /* Every byte at every offset of a word: the word-wise scan must stop exactly at it. */
+/* Strings of every length around the steps of the scan, with every byte at every place. */
 static void every_byte_is_found_at_every_offset(void **state) {
     (void)state;
     by_buf b = {0};
-    for (int c = 1; c < 128; c++)
-        for (int at = 0; at < 20; at++) {
-            char text[20], want[64];
-            memset(text, 'x', sizeof text);
-            text[at] = (char)c;
-            const char *letter = c == '"' ? "\\\"" : c == '\\' ? "\\\\" : c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t"
-                                 : c == '\b' ? "\\b" : c == '\f' ? "\\f" : NULL;
-            char plain[8];
-            snprintf(plain, sizeof plain, c < 0x20 ? "\\u%04x" : "%c", c);
-            snprintf(want, sizeof want, "%.*s%s%.*s", at, "xxxxxxxxxxxxxxxxxxxx", letter ? letter : plain, 19 - at,
-                     "xxxxxxxxxxxxxxxxxxxx");
-            by_json_write_escaped(&b, by_str_of(text, sizeof text));
-            expect(&b, want);
-        }
+    static const char xs[] = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+    for (int n = 1; n <= 36; n++)
+        for (int c = 0; c < 256; c++)
+            for (int at = 0; at < n; at++) {
+                char text[40], want[96], plain[8];
+                memset(text, 'x', sizeof text);
+                text[at] = (char)c;
+                const char *letter = c == '"' ? "\\\"" : c == '\\' ? "\\\\" : c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t"
+                                     : c == '\b' ? "\\b" : c == '\f' ? "\\f" : NULL;
+                snprintf(plain, sizeof plain, c < 0x20 ? "\\u%04x" : "%c", c);
+                snprintf(want, sizeof want, "%.*s%s%.*s", at, xs, letter ? letter : plain, n - 1 - at, xs);
+                by_json_write_escaped(&b, by_str_of(text, (size_t)n));
+                expect(&b, want);
+            }
     by_buf_deinit(&b);
 }
 
