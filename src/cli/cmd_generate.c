@@ -58,7 +58,8 @@ static void seed_field(by_token_lines *t, by_token_line *l, uint64_t *out) {
     else if (getrandom(out, sizeof *out, 0) != sizeof *out) by_token_line_refuse(t, l, "seed: no random number to be had");
 }
 
-static request read_request(by_token_lines *t, by_token_line *l, const by_config *c) {
+static request read_request(by_token_lines *t, by_token_line *l, const by_solo *s) {
+    const by_config *c = &s->model->cfg;
     request q = {.max_tokens = 16, .temperature = 1, .top_p = 1, .top_k = -1};
     if (l->problem) return q;
     integer_field(t, l, "max_tokens", 1, INT32_MAX, &q.max_tokens);
@@ -70,9 +71,11 @@ static request read_request(by_token_lines *t, by_token_line *l, const by_config
     seed_field(t, l, &q.seed);
     bool_field(t, l, "ignore_eos", &q.ignore_eos);
     q.has_seed = by_json_get(&l->row, "seed") && by_json_get(&l->row, "seed")->type != BY_JSON_NULL;
-    q.draft = c->draft.n_layers > 0;
+    q.draft = s->n_drafts > 0;
     bool_field(t, l, "draft", &q.draft);
     if (q.draft && c->draft.n_layers == 0) by_token_line_refuse(t, l, "draft: the model has no draft layers");
+    else if (q.draft && s->n_drafts == 0)
+        by_token_line_refuse(t, l, "draft: backend %s has no speculative decoding", by_device_name(s->dev));
     const by_json *images = by_json_get(&l->row, "images");
     if (images && !(by_json_is(images, BY_JSON_ARRAY) && images->n == 0) && images->type != BY_JSON_NULL)
         by_token_line_refuse(t, l, "images: this build has no image input");
@@ -166,7 +169,7 @@ static int run_all(job *j, by_token_lines *t, int fd, int64_t chunk, by_err *err
     if (!requests) return BY_FAIL(err, BY_ENOMEM, "out of memory for the requests"), -1;
     int64_t longest = 1;
     for (size_t i = 0; i < t->n; i++) {
-        requests[i] = read_request(t, &t->lines[i], &j->solo.model->cfg);
+        requests[i] = read_request(t, &t->lines[i], &j->solo);
         int64_t n = total_tokens(&t->lines[i], &requests[i], &j->solo.model->cfg);
         if (!t->lines[i].problem && n > longest) longest = n;
     }

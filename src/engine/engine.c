@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/cpu.h"
 #include "engine/engine_impl.h"
 
 enum { BACKTRACK = 6, SNAPSHOTS_MAX = 4096 };
+
+/* Tokens that may be rolled back: a block's, and the token behind it. */
+static int32_t backtrack(const by_engine *e) { return e->n_drafts + 1 > BACKTRACK ? e->n_drafts + 1 : BACKTRACK; }
 
 by_engine_opts by_engine_opts_default(void) {
     return (by_engine_opts){.device = {.backend = BY_BACKEND_CPU},
@@ -38,7 +40,7 @@ static void reaches(by_engine *e, int32_t ring_len) {
 
 static by_status size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *pool, by_err *err) {
     by_engine_opts *o = &e->opts;
-    BY_TRY(by_model_kv_layout(layout, e->model, BACKTRACK, err));
+    BY_TRY(by_model_kv_layout(layout, e->model, backtrack(e), err));
     int64_t ram = o->ram_bytes ? o->ram_bytes : free_memory() / 4;
     pool->n_slots = o->state_slots ? o->state_slots : (int32_t)(1.2 * o->sched.max_seqs) + 1;
     int64_t limit = e->model->cfg.max_positions, want = o->max_context && o->max_context < limit ? o->max_context : limit;
@@ -68,15 +70,12 @@ static by_status size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *poo
 
 static by_status make_jobs(by_engine *e, by_err *err) {
     for (int i = 0; i < 2; i++) {
-        by_job *j = &e->jobs[i];
-        j->steps = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *j->steps);
-        j->kv = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *j->kv);
-        j->seqs = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *j->seqs);
-        j->bad = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *j->bad);
-        if (!j->steps || !j->kv || !j->seqs || !j->bad)
-            return BY_FAIL(err, BY_ENOMEM, "out of memory for steps of %d sequences", e->max_seqs);
+        e->jobs[i].rows = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *e->jobs[i].rows);
+        if (!e->jobs[i].rows) return BY_FAIL(err, BY_ENOMEM, "out of memory for steps of %d sequences", e->max_seqs);
     }
-    return BY_OK;
+    e->steps = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *e->steps);
+    e->step_rows = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *e->step_rows);
+    return e->steps && e->step_rows ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for steps of %d sequences", e->max_seqs);
 }
 
 /* What must be equal for two prompts to share blocks. The approximate restores have a key space of their own. */
@@ -93,31 +92,29 @@ static by_status open_parts(by_engine *e, by_err *err) {
     by_engine_opts *o = &e->opts;
     BY_TRY(by_device_open(&e->dev, &o->device, err));
     BY_TRY(by_model_open(&e->model, o->model_dir, e->dev, &o->model, err));
+    e->max_seqs = o->sched.max_seqs;
+    BY_TRY(by_engine_drafts_init(e, err));
     by_kv_layout layout;
     by_kv_opts pool;
     BY_TRY(size_caches(e, &layout, &pool, err));
     BY_TRY(by_kv_create(&e->kv, e->dev, &layout, &pool, err));
     reaches(e, layout.ring_len);
-    e->max_seqs = o->sched.max_seqs;
-    int32_t V = e->model->cfg.vocab_size;
-    by_runner_opts run = {.max_rows = o->sched.max_rows, .max_seqs = e->max_seqs, .max_logits = e->max_seqs + o->sched.all_rows,
-                          .max_context = e->max_context, .trunc = o->trunc};
+    by_runner_opts run = {.max_rows = o->sched.max_rows, .max_seqs = e->max_seqs,
+                          .max_logits = e->max_seqs * (1 + e->n_drafts) + o->sched.all_rows,
+                          .max_context = e->max_context, .trunc = o->trunc, .n_drafts = e->n_drafts};
     if (run.max_logits > run.max_rows) run.max_logits = run.max_rows;
     BY_TRY(by_runner_create(&e->runner, e->model, e->kv, &run, err));
+    BY_TRY(by_engine_drafts_measure(e, err));
     /* Memory of the CPU backends can be looked at; from another device the rows would have to be copied every step. */
     if (o->device.backend != BY_BACKEND_CUDA) by_runner_set_tap(e->runner, by_engine_check_rows, e);
     by_sched_pool vt = by_engine_pool(e);
     BY_TRY(by_sched_create(&e->sched, &o->sched, &vt, err));
     BY_TRY(by_plan_init(&e->plan, e->sched, err));
-    by_cpu cpu;
-    by_cpu_detect(&cpu);
-    BY_TRY(by_sample_scratch_create(&e->scratch, V, cpu.isa, err));
-    e->row = by_alloc(BY_MEM_REQUEST, (size_t)V * 4);
-    e->first_rows = by_alloc(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *e->first_rows);
+    BY_TRY(by_spec_init(&e->spec, e->model->cfg.vocab_size, err));
     int64_t n = e->host_bytes_max / layout.slot_bytes;
     e->n_snapshots = o->prefix_cache ? (int32_t)(n < SNAPSHOTS_MAX ? n : SNAPSHOTS_MAX) : 0;
     e->snapshots = by_alloc_zero(BY_MEM_KV, (size_t)(e->n_snapshots ? e->n_snapshots : 1) * sizeof *e->snapshots);
-    if (!e->row || !e->first_rows || !e->snapshots) return BY_FAIL(err, BY_ENOMEM, "out of memory for the engine");
+    if (!e->snapshots) return BY_FAIL(err, BY_ENOMEM, "out of memory for the engine");
     make_root(e);
     BY_TRY(by_engine_masks_init(e, err));
     return make_jobs(e, err);
@@ -184,20 +181,19 @@ void by_engine_close(by_engine *e) {
     by_engine_masks_deinit(e);
     for (int i = 0; i < 2; i++) {
         by_job *j = &e->jobs[i];
-        by_free(j->steps);
-        by_free(j->bad);
-        by_free(j->kv);
-        by_free(j->seqs);
+        by_free(j->rows);
         by_free(j->samples);
+        by_free(j->outs);
         by_free(j->tops);
         by_free(j->before.items);
         by_free(j->after.items);
     }
     for (int32_t i = 0; e->snapshots && i < e->n_snapshots; i++) by_free(e->snapshots[i].bytes);
     by_free(e->snapshots);
-    by_free(e->row);
-    by_free(e->first_rows);
-    by_sample_scratch_destroy(e->scratch);
+    by_free(e->steps);
+    by_free(e->step_rows);
+    by_spec_deinit(&e->spec);
+    by_engine_drafts_close(e);
     by_plan_deinit(&e->plan);
     by_sched_destroy(e->sched);
     by_runner_destroy(e->runner);

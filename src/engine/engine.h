@@ -16,7 +16,11 @@
 #include "grammar/grammar_cache.h"
 #include "model/runner.h"
 #include "sample/sample_dist.h"
+#include "sample/draft_plan.h"
+#include "sample/sample_verify.h"
 #include "sched/sched.h"
+
+#define BY_ENGINE_DRAFTS_MAX 8
 
 /* How a prefix hit gets its window rings back. Source: engine.md section 5. */
 typedef enum by_restore {
@@ -26,6 +30,14 @@ typedef enum by_restore {
     BY_RESTORE_REPLAY,       /* recompute one window: approximate */
     BY_RESTORE_LOAD          /* encoder rings from a snapshot, decoder rings from the kept rows: approximate */
 } by_restore;
+
+/* When drafts are proposed and verified (models with draft layers). */
+typedef enum by_draft_mode {
+    BY_DRAFT_AUTO,       /* as confidence, and not at all while it does not pay */
+    BY_DRAFT_CONFIDENCE, /* as many as the measured cost of a step makes worth while */
+    BY_DRAFT_FIXED,      /* all of them */
+    BY_DRAFT_OFF
+} by_draft_mode;
 
 typedef struct by_engine_opts {
     const char *model_dir;
@@ -43,6 +55,13 @@ typedef struct by_engine_opts {
     by_truncation trunc;  /* default compact */
     int32_t keep;         /* decoder rows that truncation keeps; 0 = exact (default) */
     by_grammar_cache_opts grammar; /* compilation of grammars; all 0 = defaults */
+    by_draft_mode draft_mode;
+    int32_t n_drafts;     /* tokens of a draft block, 1..BY_ENGINE_DRAFTS_MAX; 0 = as trained */
+    by_sample_verify_rule verify; /* coupled (default): the same tokens as without drafts; rejection: the same law */
+    const char *cost_dir; /* step costs are kept here between runs; NULL = measured anew */
+    const by_draft_cost_point *cost; /* step costs given: nothing is measured; the list is copied */
+    int32_t n_cost;
+    double draft_temperature[BY_ENGINE_DRAFTS_MAX]; /* of the confidences, by position; 0 = 1. See `bathyc calibrate` */
 } by_engine_opts;
 
 /* CPU, deployed numerics, asynchronous, prefix cache with exact restores, compact truncation at the exact keep. */
@@ -150,7 +169,21 @@ by_status by_request_error(by_request *r, by_err *out);
  * event has come, until the release. */
 const float *by_request_prompt_logprobs(by_request *r, int32_t *n);
 
+/* What became of drafts. Confidences as multiplied up: the estimated chance that a draft is emitted. */
+typedef struct by_draft_stats {
+    uint64_t n_steps;    /* decode steps of one sequence, with or without drafts */
+    uint64_t n_proposed, n_verified, n_accepted;
+    uint64_t verified[BY_ENGINE_DRAFTS_MAX], accepted[BY_ENGINE_DRAFTS_MAX]; /* by position in the block */
+    uint64_t bin_n[15], bin_hits[15]; /* verified drafts by estimate, and those accepted */
+    double bin_sum[15];               /* sum of the estimates */
+    double draft_s;                   /* proposing, part of device_s */
+} by_draft_stats;
+/* Mean tokens of a step; mean over verified drafts of |estimate - frequency| by bins. 0 without any. */
+double by_draft_mean_length(const by_draft_stats *s);
+double by_draft_calibration_error(const by_draft_stats *s);
+
 typedef struct by_engine_stats {
+    by_draft_stats draft;
     by_sched_stats sched;
     uint64_t n_steps, n_rows, n_prompt_rows, n_output_tokens, n_finished, n_failed, n_cancelled;
     uint64_t n_hit_tokens, n_replayed_rows, n_wasted_rows; /* wasted: rows of choices that had ended */

@@ -56,8 +56,9 @@ static bool takes_snapshots(const by_engine *e) {
            (e->opts.restore == BY_RESTORE_AUTO || e->opts.restore == BY_RESTORE_FULL || e->opts.restore == BY_RESTORE_LOAD);
 }
 
-/* Saves the slot of s as it stands when its first n_tokens tokens (a multiple of the block size) are computed. */
-void by_engine_want_snapshot(by_engine *e, by_seq *s, int64_t n_tokens, by_job *job) {
+/* Saves the slot of s when the job brings its computed tokens to n_tokens (a multiple of the block size) or just beyond: what drafts
+ * wrote behind them lies where the ring has room to spare. */
+void by_engine_want_snapshot(by_engine *e, by_seq *s, int64_t n_tokens, by_job *job, int32_t row) {
     if (!takes_snapshots(e) || s->request->opts.prompt_logprobs) return;
     int64_t n = n_tokens / BY_KV_BLOCK_TOKENS;
     if (n < 1 || (n <= s->n_keys && find_snapshot(e, &s->keys[n - 1]))) return;
@@ -67,7 +68,7 @@ void by_engine_want_snapshot(by_engine *e, by_seq *s, int64_t n_tokens, by_job *
     place->used = ++e->tick;
     place->ready = false;
     place->busy = true;
-    *m = (by_move){.kind = BY_MOVE_SNAPSHOT, .from_slot = s->kv.slot, .seq = s, .n_tokens = n_tokens};
+    *m = (by_move){.kind = BY_MOVE_SNAPSHOT, .from_slot = s->kv.slot, .seq = s, .n_tokens = n_tokens, .row = row};
     m->saved.bytes = place->bytes;
     s->in_flight++;
 }
@@ -98,9 +99,10 @@ void by_engine_moves_done(by_engine *e, by_job *job) {
             by_snapshot *s = snapshot_at(e, m->saved.bytes);
             s->busy = false;
             if (m->kind == BY_MOVE_RESTORE) continue;
-            if (job->status == BY_OK && !m->seq->ended) extend_keys(e, m->seq, m->n_tokens);
+            bool taken = job->status == BY_OK && !m->missed;
+            if (taken && !m->seq->ended) extend_keys(e, m->seq, m->n_tokens);
             int64_t n = m->n_tokens / BY_KV_BLOCK_TOKENS;
-            s->ready = job->status == BY_OK && n <= m->seq->n_keys && !find_snapshot(e, &m->seq->keys[n - 1]);
+            s->ready = taken && n <= m->seq->n_keys && !find_snapshot(e, &m->seq->keys[n - 1]);
             if (s->ready) s->key = m->seq->keys[n - 1];
             else s->used = 0;
             e->stats.n_snapshots += s->ready;
@@ -304,7 +306,8 @@ static bool pool_swap_in(void *ctx, by_sched_seq *sched) {
 by_sched_pool by_engine_pool(by_engine *e) {
     return (by_sched_pool){.ctx = e, .blocks_free = pool_blocks_free, .blocks_for = pool_blocks_for,
                            .blocks_held = pool_blocks_held, .admit = pool_admit, .grow = pool_grow,
-                           .swap_out = pool_swap_out, .swap_in = pool_swap_in};
+                           .swap_out = pool_swap_out, .swap_in = pool_swap_in,
+                           .draft_rows = by_engine_draft_rows};
 }
 
 /* Gives a choice the state that its parent has after the job: full blocks shared, the last one and the slot copied. */

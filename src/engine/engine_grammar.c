@@ -108,10 +108,13 @@ static void fail_sample(by_sample_job *s, by_status status, const by_err *err) {
     pthread_mutex_unlock(&r->lock);
 }
 
-static void fill(by_sample_job *s) {
+/* Drafts that are verified behind the row a sequence samples from. */
+static int32_t drafts_of(const by_job *job, const by_sample_job *s) { return s->sister ? 0 : job->rows[s->row].n_drafts; }
+
+static void fill(const by_masks *m, by_sample_job *s) {
     by_err err = {0};
     int32_t n_ok;
-    by_status status = by_seq_masks(s->seq, s->position, NULL, 0, s->mask, 0, &n_ok, &err);
+    by_status status = by_seq_masks(s->seq, s->seq->n_known, s->seq->drafts.ids, drafts_of(m->job, s), s->masks, m->words, &n_ok, &err);
     if (status < 0) fail_sample(s, status, &err);
 }
 
@@ -119,10 +122,10 @@ static void fill(by_sample_job *s) {
 static void take_rows(by_masks *m) {
     while (m->next < m->job->n_samples) {
         by_sample_job *s = &m->job->samples[m->next++];
-        if (!s->mask) continue;
+        if (!s->masks) continue;
         m->n_busy++;
         pthread_mutex_unlock(&m->lock);
-        fill(s);
+        fill(m, s);
         pthread_mutex_lock(&m->lock);
         m->n_busy--;
     }
@@ -154,19 +157,25 @@ static bool reserve_rows(by_engine *e, int32_t n) {
     return true;
 }
 
+static bool needs_masks(const by_job *job, const by_sample_job *s) {
+    return !job->rows[s->row].skipped && by_seq_is_limited(s->seq);
+}
+
 void by_engine_masks_begin(by_engine *e, by_job *job) {
     by_masks *m = &e->masks;
     int32_t n = 0;
-    for (int32_t i = 0; i < job->n_samples; i++) n += by_seq_is_limited(job->samples[i].seq);
+    for (int32_t i = 0; i < job->n_samples; i++)
+        if (needs_masks(job, &job->samples[i])) n += 1 + drafts_of(job, &job->samples[i]);
     if (n == 0) return;
     bool room = reserve_rows(e, n);
     n = 0;
     for (int32_t i = 0; i < job->n_samples; i++) {
         by_sample_job *s = &job->samples[i];
         by_err err;
-        if (!by_seq_is_limited(s->seq)) continue;
-        if (room) s->mask = m->rows + (size_t)n++ * m->words;
-        else fail_sample(s, BY_FAIL(&err, BY_ENOMEM, "out of memory for masks"), &err);
+        if (!needs_masks(job, s)) continue;
+        if (room) s->masks = m->rows + (size_t)n * m->words;
+        n += 1 + drafts_of(job, s);
+        if (!room) fail_sample(s, BY_FAIL(&err, BY_ENOMEM, "out of memory for masks"), &err);
     }
     pthread_mutex_lock(&m->lock);
     if (!m->started) m->started = pthread_create(&m->thread, NULL, mask_main, m) == 0; /* without it the device fills them */

@@ -4,7 +4,12 @@
  * sampler's scratch and each sequence's sampling history. They share jobs: a job is written by the scheduler, then handed
  * over under the engine's lock, run by the device, and handed back. Two jobs exist, one running and one being made.
  * tokens[] of a sequence is written by the device at the place of a sampled token, and read by the scheduler behind
- * that job's end. Requests' event queues have a lock of their own. */
+ * that job's end. Requests' event queues have a lock of their own.
+ *
+ * Drafts. What a step brings is known to the device when the step has run, and to the scheduler one job later. So the scheduler
+ * plans decode rows as if every draft of the jobs on their way were right, decides how many rows drafts get together, and
+ * reserves blocks; the device, which runs jobs in order, knows each sequence's real length, its drafts and their confidences
+ * when it starts the job, and places the rows then. A rejected draft is undone by counting: its rows are written again. */
 #ifndef BY_ENGINE_ENGINE_IMPL_H
 #define BY_ENGINE_ENGINE_IMPL_H
 
@@ -12,6 +17,10 @@
 #include <stdatomic.h>
 
 #include "engine/engine.h"
+#include "engine/draft_cost.h"
+#include "engine/solo.h"
+#include "engine/spec.h"
+#include "sample/draft_plan.h"
 #include "sample/sample_edit.h"
 
 typedef struct by_seq by_seq;
@@ -37,9 +46,18 @@ struct by_seq {
     int32_t n_keys, n_published;
     int64_t store_from, valid_from, keep_from;
     double logprob_sum;
-    by_sample_history history; /* device thread */
     bool edits;
-    by_matcher *matcher; /* device thread, once it runs; NULL = no grammar */
+    /* device thread */
+    by_sample_history history;
+    by_spec_law law;
+    by_spec_drafts drafts; /* behind the newest token */
+    int64_t n_known;       /* tokens chosen so far, prompt included */
+    by_matcher *matcher;   /* once it runs; NULL = no grammar */
+    bool at_end;           /* the newest token was its last */
+    /* scheduler: confidences of the newest committed job and of the one before; n_rates of them are there */
+    double rates[2][BY_SPEC_DRAFTS_MAX];
+    int32_t n_rates;
+    bool has_drafts;       /* its newest job proposes drafts */
     by_saved swap;      /* when swapped out */
     by_seq *parent;     /* a choice that starts with its parent's state; NULL once it runs */
 };
@@ -78,17 +96,46 @@ struct by_request {
     _Atomic uint64_t abort_mask, stop_mask; /* choices 0..63 that shall end */
 };
 
-typedef struct by_sample_job {
-    by_seq *seq;
-    int32_t row;      /* of the job's logits */
-    int64_t position; /* of the token that comes out */
+/* A token that a job has brought. */
+typedef struct by_out {
     int32_t token;
     float logprob;
+    by_choice_finish finish;
+    by_sample_top *top; /* [n_top] in the job's memory, NULL without */
+} by_out;
+
+/* A sequence that gets tokens from a row of the job's sequences: its own, or a choice's that starts from its sister's. */
+typedef struct by_sample_job {
+    by_seq *seq;
+    int32_t row;  /* of the job's sequences */
+    int32_t slot; /* where the state behind that row lies when the job has run */
+    bool sister;  /* not among the job's sequences itself */
+    int32_t first_out, most_outs, n_outs; /* in job.outs */
     by_status status;
-    by_sample_top *top; /* [n_top] in the job's memory */
-    uint32_t *mask;     /* in the engine's memory, NULL = all allowed (device and mask threads) */
-    bool complete;      /* its grammar allows only the end behind this token */
+    uint32_t *masks;    /* [1 + drafts, words] in the engine's memory, NULL = all allowed (device and mask threads) */
+    /* what became of the drafts, and the new ones */
+    int32_t n_verified, n_accepted, n_proposed;
+    double verified_conf[BY_SPEC_DRAFTS_MAX]; /* of the verified drafts */
+    double conf[BY_SPEC_DRAFTS_MAX];          /* of the new drafts */
 } by_sample_job;
+
+/* A sequence's rows of a job. The device fills in what it alone knows. */
+typedef struct by_job_row {
+    by_seq *seq;
+    by_kv_seq kv;       /* blocks and slot as they were when the job was made */
+    int64_t first;      /* position of its first row; decode rows: set by the device */
+    int32_t n_rows;     /* prompt rows; decode rows: set by the device */
+    int32_t n_extra;    /* decode: most drafts */
+    bool decodes, samples, all;
+    int64_t store_from, valid_from, keep_from;
+    /* device */
+    bool skipped;       /* it had ended */
+    int32_t n_drafts;   /* rows behind the first */
+    int32_t logits;     /* first row of logits, n_logits of them */
+    int32_t n_logits;
+    int64_t n_computed; /* tokens whose state is right when the job has run */
+    int64_t bad_at;     /* position of its first row that is not finite, -1 = none */
+} by_job_row;
 
 typedef enum by_move_kind { BY_MOVE_SWAP_OUT, BY_MOVE_SWAP_IN, BY_MOVE_RESTORE, BY_MOVE_SNAPSHOT, BY_MOVE_FORK } by_move_kind;
 
@@ -99,6 +146,8 @@ typedef struct by_move {
     int32_t from_slot, to_slot, from_block, to_block;
     by_seq *seq;      /* swaps and snapshots: counted as in flight */
     int64_t n_tokens; /* snapshot: tokens in front of it; its key is known when the job is committed */
+    int32_t row;      /* snapshot: the job's sequence, which may turn out not to come that far */
+    bool missed;      /* snapshot: it did not */
 } by_move;
 
 typedef struct by_moves {
@@ -107,18 +156,21 @@ typedef struct by_moves {
 } by_moves;
 
 typedef struct by_job {
-    by_step_seq *steps; /* [max_seqs] */
-    by_kv_seq *kv;      /* [max_seqs] */
-    by_seq **seqs;      /* [max_seqs] */
-    bool *bad;          /* [max_seqs]: a row of it is not finite (device) */
+    by_job_row *rows;   /* [max_seqs] */
     int32_t n_seqs;
-    int32_t n_rows, n_prompt_rows;
-    by_sample_job *samples; /* [max_samples] */
-    by_sample_top *tops;    /* of all samples */
-    int32_t n_samples, cap_samples, n_tops, cap_tops;
+    int32_t n_rows, n_prompt_rows; /* planned */
+    int32_t n_drafts;   /* rows for drafts, together */
+    int32_t n_decode;   /* of n_seqs, the first ones */
+    bool drafts;        /* propose at the end */
+    by_sample_job *samples; /* [cap_samples] */
+    by_out *outs;           /* of all samples */
+    by_sample_top *tops;    /* of all outs */
+    int32_t n_samples, cap_samples, n_outs, cap_outs, n_tops, cap_tops;
     by_moves before, after;
     by_status status;
     by_err err;
+    double forward_ms, sample_ms, draft_ms; /* device */
+    int32_t n_run_rows;                     /* rows that ran (device) */
     enum { BY_JOB_FREE, BY_JOB_QUEUED, BY_JOB_DONE } state; /* under the engine's lock */
     uint64_t number;
 } by_job;
@@ -155,12 +207,25 @@ struct by_engine {
     int64_t max_context;
     int32_t max_seqs, keep_exact, encoder_reach; /* rows that exactness needs, engine.md section 5 */
     by_kv_key root;
-    by_sample_scratch *scratch;
-    float *row;          /* [vocab]: logits that are edited (device) */
-    int64_t *first_rows; /* [max_seqs] (device) */
-    by_job *running;     /* (device) */
     by_grammar_cache *grammars; /* NULL without a tokenizer */
     by_masks masks;
+    by_spec spec;           /* (device) */
+    by_step_seq *steps;     /* [max_seqs] of the running job (device) */
+    int32_t *step_rows;     /* [max_seqs]: which row of the job a step is (device) */
+    by_spec_target *targets; /* [max_seqs + choices] (device) */
+    int32_t cap_targets;
+    by_job *running;        /* (device) */
+
+    int32_t n_drafts;       /* longest block; 0 = drafting is off */
+    by_draft_cost_model cost; /* (scheduler) */
+    by_draft_request *draft_requests[2]; /* [max_seqs]: scheduler's, device's */
+    by_draft_heap_entry *draft_heap[2];  /* [max_seqs] */
+    int32_t *draft_split[2];             /* [max_seqs] */
+    double *draft_rates[2];              /* [max_seqs, BY_SPEC_DRAFTS_MAX] */
+    int32_t plain_steps, plain_wait;     /* auto: steps to go without drafts; how many the next pause has (scheduler) */
+    double gain;                         /* auto: smoothed ratio of speed with drafts to without (scheduler) */
+    int32_t n_trials;                    /* auto: steps since drafting began again */
+    bool plan_drafts;                    /* the job being made proposes (scheduler) */
 
     by_snapshot *snapshots;
     int32_t n_snapshots;
@@ -193,7 +258,7 @@ by_sched_pool by_engine_pool(by_engine *e);
 void by_engine_release_seq(by_engine *e, by_seq *s);
 void by_engine_publish(by_engine *e, by_seq *s, int64_t n_tokens);
 bool by_engine_fork(by_engine *e, by_seq *child, by_job *job);
-void by_engine_want_snapshot(by_engine *e, by_seq *s, int64_t n_tokens, by_job *job);
+void by_engine_want_snapshot(by_engine *e, by_seq *s, int64_t n_tokens, by_job *job, int32_t row);
 void by_engine_moves_done(by_engine *e, by_job *job);
 by_move *by_moves_add(by_moves *m);
 
@@ -220,6 +285,16 @@ by_status by_seq_masks(by_seq *s, int64_t position, const int32_t *drafts, int32
 /* Moves by a token that was chosen (with drafts: by each accepted one in order). Does nothing without a grammar. *complete: the
  * text is complete and can only end. Errors: BY_EGRAMMAR (refused), those of by_matcher_accept. */
 by_status by_seq_advance(by_seq *s, int32_t token, bool *complete, by_err *err);
+/* engine_draft.c: how many rows drafts get (scheduler), which sequences they go to (device), what came of them (scheduler). */
+int32_t by_engine_draft_rows(void *ctx, const struct by_plan *plan, int32_t most);
+bool by_engine_plan_proposals(by_engine *e); /* whether the job being made proposes */
+void by_engine_place_drafts(by_engine *e, by_job *job);
+by_status by_engine_propose(by_engine *e, by_job *job);
+void by_engine_note_drafts(by_engine *e, const by_job *job);
+/* init: n_drafts and memory, before the caches are laid out. measure: the cost curve, before anybody uses runner and caches. */
+by_status by_engine_drafts_init(by_engine *e, by_err *err);
+by_status by_engine_drafts_measure(by_engine *e, by_err *err);
+void by_engine_drafts_close(by_engine *e);
 
 /* engine_job.c: the device's side of a step. by_engine_check_rows is a tap of the runner: it marks sequences with rows that are
  * not finite. Quantisers turn NaN into numbers, so a NaN inside the prompt would not show in the logits behind it. */

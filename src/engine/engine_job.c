@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "engine/engine_impl.h"
 
 /* ---- moves ---- */
@@ -24,7 +25,7 @@ static by_status run_move(by_engine *e, by_move *m, by_err *err) {
     size_t slot = (size_t)l->slot_bytes, from = (size_t)m->from_slot * slot, to = (size_t)m->to_slot * slot;
     by_status status = BY_OK;
     switch (m->kind) {
-    case BY_MOVE_SNAPSHOT: return by_mem_read(m->saved.bytes, slots, from, slot, err);
+    case BY_MOVE_SNAPSHOT: return m->missed ? BY_OK : by_mem_read(m->saved.bytes, slots, from, slot, err);
     case BY_MOVE_RESTORE: return by_mem_write(slots, to, m->saved.bytes, m->saved.n_bytes, err);
     case BY_MOVE_SWAP_OUT:
         status = by_mem_read(m->saved.bytes, slots, from, slot, err);
@@ -54,82 +55,128 @@ static void run_moves(by_engine *e, by_moves *moves, by_job *job) {
     }
 }
 
+/* ---- the step ---- */
+
+/* Turns the job's rows into a step: decode rows start at the newest token, with as many drafts behind it as the job gives them. A
+ * sequence whose last token has come since the job was made is left out. Returns the number of sequences. */
+static int32_t describe_step(by_engine *e, by_job *job) {
+    by_engine_place_drafts(e, job);
+    int32_t n = 0, logits = 0;
+    job->n_run_rows = 0;
+    for (int32_t i = 0; i < job->n_seqs; i++) {
+        by_job_row *r = &job->rows[i];
+        by_seq *s = r->seq;
+        if (r->skipped) continue;
+        if (r->decodes) {
+            r->first = s->n_known - 1;
+            r->n_rows = 1 + r->n_drafts;
+            memcpy(s->tokens + s->n_known, s->drafts.ids, (size_t)r->n_drafts * 4);
+        }
+        by_want want = r->all || r->n_drafts ? BY_WANT_ALL : r->samples ? BY_WANT_LAST : BY_WANT_NONE;
+        r->kv.n_tokens = r->first;
+        r->logits = logits;
+        r->n_logits = want == BY_WANT_ALL ? r->n_rows : want == BY_WANT_LAST;
+        r->n_computed = r->first + r->n_rows;
+        logits += r->n_logits;
+        job->n_run_rows += r->n_rows;
+        e->step_rows[n] = i;
+        e->steps[n++] = (by_step_seq){.kv = &r->kv, .tokens = s->tokens, .n_rows = r->n_rows, .want = want, .store_from = r->store_from,
+                                      .valid_from = r->valid_from, .keep_from = r->keep_from};
+    }
+    return n;
+}
+
 /* ---- sampling ---- */
 
-/* The distribution that log-probabilities are reported of: the one that is sampled from, unless that leaves nothing to report. */
-static by_status reported_dist(by_engine *e, by_sample_dist *d, const by_request_opts *o, const float *logits, by_err *err) {
-    static const by_sample_law plain = {.temperature = 1, .top_p = 1, .top_k = -1};
-    if (!o->plain_logprobs || !by_sample_is_greedy(&o->sampling)) return BY_OK;
-    return by_sample_dist_make(d, logits, e->model->cfg.vocab_size, &plain, e->scratch, err);
+/* Why a token is a choice's last, or RUNNING; complete: its grammar allows nothing behind it. */
+static by_choice_finish finish_of(const by_seq *s, int32_t token, bool complete) {
+    const by_request_opts *o = &s->request->opts;
+    if (complete) return BY_CHOICE_STOP;
+    if (token == o->sampling.eos_id && !o->ignore_eos) return BY_CHOICE_STOP;
+    for (int32_t i = 0; i < o->sampling.n_stop_ids; i++)
+        if (o->sampling.stop_ids[i] == token) return BY_CHOICE_STOP;
+    return s->n_known >= s->sched.n_max ? BY_CHOICE_LENGTH : BY_CHOICE_RUNNING;
 }
 
-static by_status sample_one(by_engine *e, by_sample_job *s, const float *logits, by_err *err) {
-    by_seq *q = s->seq;
-    const by_sample_params *p = &q->request->opts.sampling;
-    int32_t V = e->model->cfg.vocab_size, n_out = (int32_t)(s->position - q->n_prompt);
-    uint64_t seed = p->seed + (uint64_t)q->choice;
-    if (q->edits || s->mask) {
-        memcpy(e->row, logits, (size_t)V * 4);
-        BY_TRY(by_sample_edit(e->row, V, p, &q->history, n_out, s->mask, err));
-        if (s->mask) BY_TRY(by_sample_check_mask(e->row, V, s->mask, err));
-        logits = e->row;
+/* The tokens of one sequence: its rows in order, up to the first that is no accepted draft or that ends it. A row's mask stands
+ * behind the drafts in front of it; rows behind a draft that the grammar refuses have none and are not reached. */
+static by_status sample_one(by_engine *e, by_job *job, by_sample_job *k, const float *logits, int64_t stride, by_err *err) {
+    by_seq *s = k->seq;
+    by_job_row *r = &job->rows[k->row];
+    bool own = !k->sister;
+    int32_t n_drafts = own ? r->n_drafts : 0;
+    int64_t first = s->n_known;
+    const float *row0 = logits + (r->logits + r->n_logits - 1 - n_drafts) * stride;
+    for (int32_t i = 0; i <= n_drafts; i++) {
+        by_out *out = &job->outs[k->first_out + k->n_outs];
+        by_spec_row row = {.logits = row0 + i * stride, .mask = k->masks ? k->masks + (size_t)i * e->masks.words : NULL, .first = first, .index = i, .n_out = (int32_t)(first - s->n_prompt) + i};
+        int32_t draft = i < n_drafts ? s->drafts.ids[i] : -1;
+        by_spec_token t;
+        BY_TRY(by_spec_sample(&e->spec, &s->law, &row, &s->drafts, draft, &t, out->top, err));
+        out->token = t.id;
+        out->logprob = t.logprob;
+        k->n_outs++;
+        k->n_accepted += t.accepted;
+        s->tokens[s->n_known++] = t.id;
+        bool complete = false;
+        BY_TRY(by_seq_advance(s, t.id, &complete, err));
+        out->finish = finish_of(s, t.id, complete);
+        s->at_end = out->finish != BY_CHOICE_RUNNING;
+        if (!t.accepted || s->at_end) break;
     }
-    by_sample_dist d;
-    BY_TRY(by_sample_dist_make(&d, logits, V, &p->law, e->scratch, err));
-    by_sample_stream stream = by_sample_stream_at(seed, (uint32_t)s->position, BY_SAMPLE_DRAW_FRESH);
-    s->token = by_sample_dist_pick(&d, &stream, p->rule, e->scratch);
-    if (s->token == BY_SAMPLE_NONE) BY_TRY(by_sample_argmax(&s->token, logits, V, e->scratch, err));
-    BY_TRY(reported_dist(e, &d, &q->request->opts, logits, err));
-    s->logprob = by_sample_dist_logprob(&d, s->token);
-    if (s->top) by_sample_dist_top(s->top, q->request->opts.n_top, &d);
-    q->tokens[s->position] = s->token;
-    BY_TRY(by_seq_advance(q, s->token, &s->complete, err));
-    return q->edits ? by_sample_history_push(&q->history, s->token, err) : BY_OK;
+    if (own && r->decodes) r->n_computed = s->n_known - 1;
+    return BY_OK;
 }
 
-/* log P(next prompt token) of the rows of a request that asked for it. Row r of the sequence is row `at + r` of the logits. */
-static by_status prompt_rows(by_engine *e, by_seq *q, const by_step_seq *st, int64_t first, const float *logits, by_err *err) {
+/* log P(next prompt token) of the rows of a request that asked for it. */
+static by_status prompt_rows(by_engine *e, const by_job_row *r, const float *logits, by_err *err) {
+    static const by_sample_law plain = {.temperature = 1, .top_p = 1, .top_k = -1};
+    by_seq *q = r->seq;
+    const by_request_opts *o = &q->request->opts;
+    bool reports_plain = o->plain_logprobs && by_sample_is_greedy(&o->sampling);
     int32_t V = e->model->cfg.vocab_size;
-    for (int32_t r = 0; r < st->n_rows; r++) {
-        int64_t t = first + r;
-        if (t + 1 >= q->n_prompt) break;
+    for (int32_t i = 0; i < r->n_rows && r->first + i + 1 < q->n_prompt; i++) {
         by_sample_dist d;
-        const float *row = logits + (int64_t)r * V;
-        BY_TRY(by_sample_dist_make(&d, row, V, &q->request->opts.sampling.law, e->scratch, err));
-        BY_TRY(reported_dist(e, &d, &q->request->opts, row, err));
-        q->request->prompt_logprobs[t] = by_sample_dist_logprob(&d, q->tokens[t + 1]);
+        const float *row = logits + (int64_t)(r->logits + i) * V;
+        BY_TRY(by_sample_dist_make(&d, row, V, reports_plain ? &plain : &o->sampling.law, e->spec.scratch, err));
+        q->request->prompt_logprobs[r->first + i] = by_sample_dist_logprob(&d, q->tokens[r->first + i + 1]);
     }
     return BY_OK;
 }
 
-static void sample_all(by_engine *e, by_job *job, const int64_t *first) {
+static void note_problem(by_sample_job *k, by_err *err, int64_t position) {
+    by_err_prefix(err, "token %lld: ", (long long)position);
+    pthread_mutex_lock(&k->seq->request->lock);
+    k->seq->request->error = *err;
+    pthread_mutex_unlock(&k->seq->request->lock);
+}
+
+static void sample_all(by_engine *e, by_job *job) {
     by_tensor l = by_runner_logits(e->runner);
     if (l.rows == 0) return;
     const void *view;
     job->status = by_mem_view(&view, l.mem, (size_t)l.off, (size_t)(l.rows * l.stride), &job->err);
     if (job->status < 0) return;
-    const float *logits = view;
-    int32_t at = 0;
     for (int32_t i = 0; i < job->n_seqs; i++) {
-        const by_step_seq *st = &job->steps[i];
-        if (st->want == BY_WANT_ALL) {
-            by_err err;
-            by_status status = prompt_rows(e, job->seqs[i], st, first[i], logits + (int64_t)at * l.cols, &err);
-            for (int32_t k = 0; status < 0 && k < job->n_samples; k++)
-                if (job->samples[k].seq == job->seqs[i]) job->samples[k].status = status;
-        }
-        at += st->want == BY_WANT_ALL ? st->n_rows : st->want == BY_WANT_LAST;
+        if (!job->rows[i].all) continue;
+        by_err err = {0};
+        by_status status = prompt_rows(e, &job->rows[i], view, &err);
+        for (int32_t k = 0; status < 0 && k < job->n_samples; k++)
+            if (job->samples[k].row == i) job->samples[k].status = status;
     }
     for (int32_t k = 0; k < job->n_samples; k++) {
         by_sample_job *s = &job->samples[k];
+        by_job_row *r = &job->rows[s->row];
+        if (r->skipped) continue;
+        s->n_verified = s->sister ? 0 : r->n_drafts;
+        for (int32_t j = 0; j < s->n_verified; j++)
+            s->verified_conf[j] = by_spec_confidence(s->seq->drafts.conf[j], e->opts.draft_temperature[j]);
         by_err err = {0};
-        if (s->status < 0) continue; /* its mask has failed */
-        s->status = sample_one(e, s, logits + (int64_t)s->row * l.cols, &err);
-        if (s->status >= 0) continue;
-        by_err_prefix(&err, "token %lld: ", (long long)s->position);
-        pthread_mutex_lock(&s->seq->request->lock);
-        s->seq->request->error = err;
-        pthread_mutex_unlock(&s->seq->request->lock);
+        bool masked = s->status == BY_OK; /* else its masks have failed, and the reason is noted */
+        if (masked) s->status = sample_one(e, job, s, view, l.cols, &err);
+        if (masked && s->status < 0) note_problem(s, &err, s->seq->n_known);
+        if (s->status < 0) s->seq->at_end = true;
+        s->seq->drafts.n = 0; /* used up */
     }
     by_mem_unview(l.mem);
 }
@@ -148,13 +195,13 @@ static bool finite_row(by_dtype dtype, const void *row, int64_t n) {
     return most < 0x7f800000;
 }
 
-static void mark_bad(by_engine *e, by_job *job, int32_t i, int64_t position, int32_t layer) {
-    by_request *r = job->seqs[i]->request;
-    job->bad[i] = true;
-    pthread_mutex_lock(&r->lock);
-    by_err_set(&r->error, BY_ENUMERIC, __FILE__, __LINE__, "token %lld: not a number or infinite in front of layer %d of %d",
+static void mark_bad(by_engine *e, by_job_row *r, int64_t position, int32_t layer) {
+    by_request *q = r->seq->request;
+    r->bad_at = position;
+    pthread_mutex_lock(&q->lock);
+    by_err_set(&q->error, BY_ENUMERIC, __FILE__, __LINE__, "token %lld: not a number or infinite in front of layer %d of %d",
                (long long)position, layer, e->model->cfg.n_layers);
-    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_unlock(&q->lock);
 }
 
 /* All rows where those in front of the boundary end, and behind the last layer what is left of them. */
@@ -167,32 +214,58 @@ by_status by_engine_check_rows(void *arg, int32_t layer, by_tensor h, by_err *er
     const void *view;
     BY_TRY(by_mem_view(&view, h.mem, (size_t)h.off, (size_t)(h.rows * h.stride), err));
     const unsigned char *row = view;
-    bool kept = h.rows != job->n_rows;
+    bool kept = h.rows != job->n_run_rows;
     int64_t n_seen = 0;
     for (int32_t i = 0; i < job->n_seqs; i++) {
-        const by_step_seq *st = &job->steps[i];
-        int64_t first = e->first_rows[i], end = first + st->n_rows;
-        if (kept && st->keep_from > first) first = st->keep_from < end ? st->keep_from : end;
+        by_job_row *r = &job->rows[i];
+        if (r->skipped) continue;
+        int64_t first = r->first, end = first + r->n_rows;
+        if (kept && r->keep_from > first) first = r->keep_from < end ? r->keep_from : end;
         for (int64_t t = first; t < end && n_seen < h.rows; t++, n_seen++, row += h.stride)
-            if (!job->bad[i] && !finite_row(h.dtype, row, h.cols)) mark_bad(e, job, i, t, layer);
+            if (r->bad_at < 0 && !finite_row(h.dtype, row, h.cols)) mark_bad(e, r, t, layer);
     }
     assert(n_seen == h.rows);
     by_mem_unview(h.mem);
     return BY_OK;
 }
 
+/* A row behind a rejected draft is nobody's: that it was not finite says nothing about the sequence. */
+static void forgive_rejected(by_job *job) {
+    for (int32_t i = 0; i < job->n_seqs; i++)
+        if (job->rows[i].bad_at >= job->rows[i].n_computed) job->rows[i].bad_at = -1;
+}
+
+static void miss_snapshots(by_job *job) {
+    for (int32_t i = 0; i < job->after.n; i++) {
+        by_move *m = &job->after.items[i];
+        if (m->kind != BY_MOVE_SNAPSHOT) continue;
+        const by_job_row *r = &job->rows[m->row];
+        m->missed = r->skipped || r->bad_at >= 0 || m->n_tokens <= r->first || m->n_tokens > r->n_computed;
+    }
+}
+
+static double ms_since(int64_t t0) { return (double)(by_clock_ns() - t0) * 1e-6; }
+
 void by_engine_run_job(by_engine *e, by_job *job) {
     job->status = BY_OK;
+    job->forward_ms = job->sample_ms = job->draft_ms = 0;
     e->running = job;
-    for (int32_t i = 0; i < job->n_seqs; i++) job->bad[i] = false;
     run_moves(e, &job->before, job);
-    if (job->n_seqs > 0 && job->status == BY_OK) {
-        int64_t *first = e->first_rows;
-        for (int32_t i = 0; i < job->n_seqs; i++) first[i] = job->steps[i].kv->n_tokens;
+    int32_t n = describe_step(e, job);
+    if (n > 0 && job->status == BY_OK) {
+        int64_t t0 = by_clock_ns();
         by_engine_masks_begin(e, job);
-        job->status = by_runner_step(e->runner, job->steps, job->n_seqs, &job->err);
+        job->status = by_runner_step(e->runner, e->steps, n, &job->err);
         by_engine_masks_end(e);
-        if (job->status == BY_OK) sample_all(e, job, first);
+        job->forward_ms = ms_since(t0);
+        t0 = by_clock_ns();
+        if (job->status == BY_OK) sample_all(e, job);
+        job->sample_ms = ms_since(t0);
+        forgive_rejected(job);
     }
+    miss_snapshots(job);
     run_moves(e, &job->after, job);
+    int64_t t0 = by_clock_ns();
+    if (job->status == BY_OK && job->drafts) job->status = by_engine_propose(e, job);
+    job->draft_ms = ms_since(t0);
 }

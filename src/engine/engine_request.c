@@ -20,6 +20,7 @@ static void free_seq(by_seq *s) {
     by_free(s->tokens);
     by_free(s->keys);
     by_sample_history_deinit(&s->history);
+    by_spec_clear_drafts(&s->drafts);
 }
 
 static void free_request(by_request *r) {
@@ -71,9 +72,13 @@ static bool make_seq(by_request *r, int32_t i, const int32_t *tokens, int64_t n_
     s->keys = by_alloc(BY_MEM_REQUEST, (size_t)(n_max / BY_KV_BLOCK_TOKENS + 1) * sizeof *s->keys);
     if (!s->tokens || !s->keys) return false;
     memcpy(s->tokens, tokens, (size_t)s->n_prompt * 4);
-    if (s->edits && (by_sample_history_reserve(&s->history, (uint32_t)n_max, NULL) < 0 ||
+    if (s->edits && (by_sample_history_reserve(&s->history, (uint32_t)n_max + BY_SPEC_DRAFTS_MAX, NULL) < 0 ||
                      by_sample_history_add_prompt(&s->history, s->tokens, s->n_prompt, NULL) < 0))
         return false;
+    const by_request_opts *o = &r->opts;
+    s->n_known = s->n_prompt;
+    s->law = (by_spec_law){.params = &o->sampling, .seed = o->sampling.seed + (uint64_t)i, .rule = r->engine->opts.verify,
+                           .history = s->edits ? &s->history : NULL, .plain_logprobs = o->plain_logprobs, .n_top = o->n_top};
     s->parent = i > 0 ? &r->seqs[0] : NULL;
     s->sched = (by_sched_seq){.priority = r->opts.priority, .arrival_us = r->info.submit_us, .n_tokens = s->n_prompt, .n_max = n_max,
                               .wants_all = r->opts.prompt_logprobs};
@@ -103,11 +108,15 @@ static by_status check(const by_engine *e, const by_request_opts *o, by_err *err
     return by_sample_params_check(&o->sampling, c->vocab_size, err);
 }
 
+/* Events that must fit when the scheduler looks: two steps may be on their way, and it plans a third. */
+static int32_t room_needed(const by_engine *e, int32_t n_choices) { return 3 * n_choices * (1 + e->n_drafts); }
+
 static by_status build(by_engine *e, by_request *r, const by_request_opts *o, by_err *err) {
     int64_t n_max = (int64_t)o->n_tokens + o->max_tokens;
     if (n_max > e->max_context) n_max = e->max_context;
     int32_t cap = o->queue_cap ? o->queue_cap : QUEUE_DEFAULT;
-    r->cap = cap < 4 * o->best_of + 4 ? 4 * o->best_of + 4 : cap;
+    int32_t least = room_needed(e, o->best_of) + o->best_of + 4;
+    r->cap = cap < least ? least : cap;
     r->n_live = o->best_of;
     r->n_open = o->n;
     r->info = (by_request_info){.n_prompt = o->n_tokens, .submit_us = by_clock_ns() / 1000};
@@ -167,11 +176,10 @@ by_status by_engine_submit(by_engine *e, const by_request_opts *opts, by_request
 
 /* ---- events ---- */
 
-/* Two steps may be on their way when the scheduler looks. */
 bool by_request_has_room(by_request *r) {
     if (r->held) return true;
     pthread_mutex_lock(&r->lock);
-    bool room = r->cap - r->n_events >= 3 * r->opts.best_of;
+    bool room = r->cap - r->n_events >= room_needed(r->engine, r->opts.best_of);
     pthread_mutex_unlock(&r->lock);
     return room;
 }
@@ -252,7 +260,7 @@ by_status by_request_next(by_request *r, by_event *out, int64_t timeout_ms) {
         out->top = out->n_top ? r->tops + (size_t)r->head * (size_t)r->opts.n_top : NULL;
         r->head = (r->head + 1) % r->cap;
         r->n_events--;
-        was_full = r->cap - r->n_events == 3 * r->opts.best_of; /* just room again: the scheduler may have paused it */
+        was_full = r->cap - r->n_events == room_needed(r->engine, r->opts.best_of); /* just room again: the scheduler may have paused it */
     }
     pthread_mutex_unlock(&r->lock);
     if (was_full) by_engine_poke(r->engine);

@@ -168,31 +168,36 @@ static void look_around(by_engine *e, int64_t now_us, bool stopping) {
 
 /* ---- making a job ---- */
 
-static bool room_for_samples(by_job *job, int32_t n, int32_t n_tops) {
-    if (job->n_samples + n > job->cap_samples) {
-        int32_t cap = (job->n_samples + n) * 2;
-        by_sample_job *fresh = by_realloc(BY_MEM_REQUEST, job->samples, (size_t)cap * sizeof *fresh);
-        if (!fresh) return false;
-        job->samples = fresh;
-        job->cap_samples = cap;
-    }
-    if (job->n_tops + n_tops > job->cap_tops) {
-        int32_t cap = (job->n_tops + n_tops) * 2;
-        by_sample_top *old = job->tops, *fresh = by_realloc(BY_MEM_REQUEST, job->tops, (size_t)cap * sizeof *fresh);
-        if (!fresh) return false;
-        job->tops = fresh;
-        job->cap_tops = cap;
-        for (int32_t i = 0; i < job->n_samples; i++)
-            if (job->samples[i].top) job->samples[i].top = fresh + (job->samples[i].top - old);
-    }
+static bool grow(void **items, int32_t need, int32_t *cap, size_t size) {
+    if (need <= *cap) return true;
+    void *fresh = by_realloc(BY_MEM_REQUEST, *items, by_mul_size((size_t)need * 2, size));
+    if (!fresh) return false;
+    *items = fresh;
+    *cap = need * 2;
     return true;
 }
 
-static bool add_sample(by_job *job, by_seq *s, int32_t row, int64_t position) {
-    int32_t n_top = s->request->opts.n_top;
-    if (!room_for_samples(job, 1, n_top)) return false;
-    job->samples[job->n_samples++] = (by_sample_job){.seq = s, .row = row, .position = position, .top = n_top ? job->tops + job->n_tops : NULL};
-    job->n_tops += n_top;
+/* Room for a sample of n_outs tokens with n_tops alternatives in all. */
+static bool room_for_sample(by_job *job, int32_t n_outs, int32_t n_tops) {
+    return grow((void **)&job->samples, job->n_samples + 1, &job->cap_samples, sizeof *job->samples) &&
+           grow((void **)&job->outs, job->n_outs + n_outs, &job->cap_outs, sizeof *job->outs) &&
+           grow((void **)&job->tops, job->n_tops + n_tops, &job->cap_tops, sizeof *job->tops);
+}
+
+/* s gets 1 + n_extra tokens at most from row `row` of the job. False: out of memory, the choice has failed. */
+static bool add_sample(by_engine *e, by_job *job, by_seq *s, int32_t row, int32_t n_extra) {
+    int32_t n_top = s->request->opts.n_top, n_outs = 1 + n_extra;
+    if (!room_for_sample(job, n_outs, n_outs * n_top)) {
+        by_err err;
+        BY_FAIL(&err, BY_ENOMEM, "out of memory for a sample");
+        fail_choice(e, s, &err);
+        return false;
+    }
+    job->samples[job->n_samples++] =
+        (by_sample_job){.seq = s, .row = row, .slot = s->kv.slot, .first_out = job->n_outs, .most_outs = n_outs};
+    s->sched.n_extra = e->n_drafts; /* from the first token on */
+    job->n_outs += n_outs;
+    job->n_tops += n_outs * n_top;
     return true;
 }
 
@@ -213,98 +218,98 @@ static void start_sisters(by_engine *e, by_job *job, by_seq *first, int32_t row)
             continue;
         }
         s->sched.n_tokens = s->n_prompt + 1;
-        s->in_flight++;
         by_sched_add_running(e->sched, &s->sched);
-        if (!add_sample(job, s, row, s->n_prompt)) {
-            BY_FAIL(&err, BY_ENOMEM, "out of memory for a sample");
-            s->in_flight--;
-            fail_choice(e, s, &err);
-        }
+        s->in_flight++;
+        if (add_sample(e, job, s, row, 0)) job->samples[job->n_samples - 1].sister = true;
+        else s->in_flight--;
     }
 }
 
-static void add_row(by_engine *e, by_job *job, const by_plan_row *p, int32_t *logits) {
+/* A multiple of the block size that the row's sequence may reach in this job: a snapshot is taken if it does. */
+static void want_snapshot(by_engine *e, by_job *job, by_seq *s, const by_plan_row *p, int32_t row) {
+    int64_t least = p->first - (s->sched.n_open - p->n_extra), most = p->first + p->n_rows + p->n_extra;
+    int64_t at = most / BY_KV_BLOCK_TOKENS * BY_KV_BLOCK_TOKENS;
+    if (at > least && (job->rows[row].decodes || at == most)) /* a prompt's state is that of its last row */
+        by_engine_want_snapshot(e, s, at, job, row);
+}
+
+static void add_row(by_engine *e, by_job *job, const by_plan_row *p) {
     by_seq *s = seq_of(p->seq);
     int32_t i = job->n_seqs++;
-    bool all = s->request->opts.prompt_logprobs && p->first < s->n_prompt;
-    job->seqs[i] = s;
-    job->kv[i] = s->kv;
-    job->kv[i].n_tokens = p->first;
-    job->steps[i] = (by_step_seq){.kv = &job->kv[i], .tokens = s->tokens, .n_rows = p->n_rows,
-                                  .want = all ? BY_WANT_ALL : p->samples ? BY_WANT_LAST : BY_WANT_NONE,
-                                  .store_from = s->store_from, .valid_from = s->valid_from, .keep_from = s->keep_from};
-    job->n_rows += p->n_rows;
-    if (p->first < s->n_prompt) job->n_prompt_rows += p->n_rows;
+    bool decodes = i < job->n_decode && p->first >= s->n_prompt; /* the last row of a prompt may be planned as one */
+    job->rows[i] = (by_job_row){.seq = s, .kv = s->kv, .first = p->first, .n_rows = p->n_rows, .n_extra = p->n_extra, .decodes = decodes,
+                                .samples = p->samples, .all = !decodes && s->request->opts.prompt_logprobs,
+                                .store_from = s->store_from, .valid_from = s->valid_from, .keep_from = s->keep_from, .bad_at = -1};
+    if (!decodes) job->n_prompt_rows += p->n_rows;
     s->in_flight++;
-    int32_t last = *logits + (all ? p->n_rows : 1) - 1;
-    *logits += all ? p->n_rows : p->samples;
-    if (p->samples && !add_sample(job, s, last, p->first + p->n_rows)) {
-        by_err err;
-        BY_FAIL(&err, BY_ENOMEM, "out of memory for a sample");
-        fail_choice(e, s, &err);
-    }
-    if (p->samples && s->choice == 0 && p->first < s->n_prompt) start_sisters(e, job, s, last);
-    int64_t end = p->first + p->n_rows;
-    if (end % BY_KV_BLOCK_TOKENS == 0) by_engine_want_snapshot(e, s, end, job);
+    if (p->samples) add_sample(e, job, s, i, p->n_extra);
+    if (p->samples && s->choice == 0 && !decodes) start_sisters(e, job, s, i);
+    want_snapshot(e, job, s, p, i);
 }
 
 static void make_job(by_engine *e, by_job *job, int64_t now_us) {
-    job->n_seqs = job->n_rows = job->n_prompt_rows = job->n_samples = job->n_tops = 0;
+    job->n_seqs = job->n_prompt_rows = job->n_samples = job->n_outs = job->n_tops = 0;
     job->before.n = job->after.n = 0;
     e->making = job;
     by_sched_plan(e->sched, &e->plan, now_us);
-    int32_t logits = 0;
-    for (int32_t i = 0; i < e->plan.n_seqs; i++) add_row(e, job, &e->plan.rows[i], &logits);
+    job->n_rows = e->plan.n_rows;
+    job->n_drafts = e->plan.n_drafts;
+    job->n_decode = e->plan.n_decode;
+    for (int32_t i = 0; i < e->plan.n_seqs; i++) add_row(e, job, &e->plan.rows[i]);
+    job->drafts = by_engine_plan_proposals(e);
+    by_sample_top *top = job->tops; /* the arrays do not move any more */
+    for (int32_t k = 0; k < job->n_samples; k++) {
+        by_sample_job *q = &job->samples[k];
+        for (int32_t i = 0; i < q->most_outs; i++, top += q->seq->request->opts.n_top)
+            job->outs[q->first_out + i] = (by_out){.top = q->seq->request->opts.n_top ? top : NULL};
+    }
 }
 
 /* ---- committing a job ---- */
 
-static by_choice_finish finish_of(const by_seq *s, int32_t token, bool complete) {
-    const by_request_opts *o = &s->request->opts;
-    if (complete) return BY_CHOICE_STOP;
-    if (token == o->sampling.eos_id && !o->ignore_eos) return BY_CHOICE_STOP;
-    for (int32_t i = 0; i < o->sampling.n_stop_ids; i++)
-        if (o->sampling.stop_ids[i] == token) return BY_CHOICE_STOP;
-    return s->n_prompt + s->n_out >= s->sched.n_max ? BY_CHOICE_LENGTH : BY_CHOICE_RUNNING;
+static void commit_out(by_engine *e, by_seq *s, const by_out *out) {
+    s->n_out++;
+    s->logprob_sum += (double)out->logprob;
+    e->stats.n_output_tokens++;
+    by_event ev = {.choice = s->choice, .token = out->token, .logprob = out->logprob,
+                   .finish = out->finish,
+                   .n_top = out->top ? s->request->opts.n_top : 0, .top = out->top};
+    if (ev.finish == BY_CHOICE_RUNNING) emit(s, &ev);
+    else end_choice(e, s, ev);
 }
 
-static void commit_sample(by_engine *e, const by_sample_job *k) {
+static void commit_sample(by_engine *e, const by_job *job, const by_sample_job *k) {
     by_seq *s = k->seq;
     if (s->ended) {
-        e->stats.n_wasted_rows++;
+        if (k->n_outs > 0) e->stats.n_wasted_rows += (uint64_t)(1 + k->n_verified); /* else the device has left it out */
         return;
     }
     if (k->status < 0) {
         fail_choice(e, s, NULL);
         return;
     }
-    s->n_out++;
-    s->logprob_sum += (double)k->logprob;
-    e->stats.n_output_tokens++;
-    by_event ev = {.choice = s->choice, .token = k->token, .logprob = k->logprob, .finish = finish_of(s, k->token, k->complete),
-                   .n_top = k->top ? s->request->opts.n_top : 0, .top = k->top};
-    if (ev.finish == BY_CHOICE_RUNNING) emit(s, &ev);
-    else end_choice(e, s, ev);
+    if (k->most_outs > 1) by_sched_settle(&s->sched, k->most_outs - 1, k->n_outs - 1);
+    for (int32_t i = 0; i < k->n_outs && !s->ended; i++) commit_out(e, s, &job->outs[k->first_out + i]);
 }
 
 static void commit(by_engine *e, by_job *job) {
     e->stats.n_steps += job->n_seqs > 0;
-    e->stats.n_rows += (uint64_t)job->n_rows;
+    e->stats.n_rows += (uint64_t)job->n_run_rows;
     e->stats.n_prompt_rows += (uint64_t)job->n_prompt_rows;
+    if (job->status == BY_OK) by_engine_note_drafts(e, job);
     for (int32_t i = 0; i < job->n_seqs; i++) {
-        by_seq *s = job->seqs[i];
+        const by_job_row *row = &job->rows[i];
+        by_seq *s = row->seq;
         s->in_flight--;
         if (job->status < 0) fail_choice(e, s, &job->err);
-        else if (job->bad[i]) fail_request(e, s->request);
-        else if (!s->ended) by_engine_publish(e, s, job->kv[i].n_tokens);
+        else if (row->bad_at >= 0) fail_request(e, s->request);
+        else if (!s->ended && !row->skipped) by_engine_publish(e, s, row->n_computed);
     }
     for (int32_t i = 0; i < job->n_samples; i++) {
         by_seq *s = job->samples[i].seq;
-        bool sister = s->choice > 0 && job->samples[i].position == s->n_prompt; /* not among the job's sequences */
-        for (int32_t k = 0; sister && k < job->n_seqs; k++) sister = job->seqs[k] != s;
-        if (sister) s->in_flight--;
+        if (job->samples[i].sister) s->in_flight--;
         if (job->status < 0) fail_choice(e, s, &job->err);
-        else commit_sample(e, &job->samples[i]);
+        else commit_sample(e, job, &job->samples[i]);
     }
     by_engine_moves_done(e, job);
     for (by_request *r = e->inside, *next; r; r = next) {

@@ -100,6 +100,15 @@ static by_status choose_total(by_draft_plan *plan, const by_draft_request *reque
     return BY_OK;
 }
 
+void by_draft_plan_split(int32_t *rows, int32_t total_rows, const by_draft_request *requests, int32_t n,
+                         int32_t n_drafts, by_draft_heap_entry *heap) {
+    for (int32_t i = 0; i < n; i++)
+        rows[i] = 1;
+    ranking r = ranking_start(requests, n, n_drafts, AGE_SPLIT, heap);
+    for (int32_t left = total_rows - n; left > 0; left--)
+        rows[ranking_next(&r).request]++;
+}
+
 by_status by_draft_plan_make(by_draft_plan *plan, int32_t *rows, const by_draft_request *requests, int32_t n,
                              int32_t n_drafts, const by_draft_cost *cost, by_draft_heap_entry *heap, by_err *err) {
     BY_TRY(check_input(requests, n, n_drafts, cost, err));
@@ -110,10 +119,6 @@ by_status by_draft_plan_make(by_draft_plan *plan, int32_t *rows, const by_draft_
         return BY_OK;
     }
     BY_TRY(choose_total(plan, requests, n, n_drafts, cost, heap, err));
-    for (int32_t i = 0; i < n; i++)
-        rows[i] = 1;
-    ranking r = ranking_start(requests, n, n_drafts, AGE_SPLIT, heap);
-    for (int32_t left = plan->total_rows - n; left > 0; left--)
-        rows[ranking_next(&r).request]++;
+    by_draft_plan_split(rows, plan->total_rows, requests, n, n_drafts, heap);
     return BY_OK;
 }

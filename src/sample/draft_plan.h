@@ -53,4 +53,9 @@ typedef struct by_draft_heap_entry {
 by_status by_draft_plan_make(by_draft_plan *plan, int32_t *rows, const by_draft_request *requests, int32_t n,
                              int32_t n_drafts, const by_draft_cost *cost, by_draft_heap_entry *heap, by_err *err);
 
+/* The second half alone: splits n <= total_rows <= n (n_drafts + 1) rows by the newest confidences (the `split` of each
+ * request), which were checked. */
+void by_draft_plan_split(int32_t *rows, int32_t total_rows, const by_draft_request *requests, int32_t n,
+                         int32_t n_drafts, by_draft_heap_entry *heap);
+
 #endif

@@ -115,7 +115,7 @@ void by_plan_deinit(by_plan *plan) {
 by_status by_sched_add(by_sched *s, by_sched_seq *seq, by_err *err) {
     if (s->waiting.n >= s->opts.max_waiting)
         return BY_FAIL(err, BY_EBUSY, "%d requests are waiting, which is the limit", s->waiting.n);
-    seq->n_done = 0;
+    seq->n_done = seq->n_open = 0;
     seq->n_passed = 0;
     seq->order = s->n_added++;
     seq->state = BY_SCHED_NEW;
@@ -146,7 +146,8 @@ by_sched_stats by_sched_stats_get(const by_sched *s) {
 /* ---- planning ---- */
 
 static int64_t still_to_grow(const by_sched *s, const by_sched_seq *seq) {
-    int64_t want = s->pool.blocks_for(s->pool.ctx, seq->n_expected > seq->n_tokens ? seq->n_expected : seq->n_tokens);
+    int64_t known = seq->n_tokens < seq->n_max ? seq->n_tokens : seq->n_max;
+    int64_t want = s->pool.blocks_for(s->pool.ctx, seq->n_expected > known ? seq->n_expected : known);
     int64_t held = s->pool.blocks_held(s->pool.ctx, seq);
     return want > held ? want - held : 0;
 }
@@ -188,31 +189,58 @@ static bool make_room(by_sched *s, const by_plan *plan, by_sched_seq *seq, int64
     return true;
 }
 
-static void take(by_plan *plan, by_sched_seq *seq, int32_t n_rows) {
+/* Tokens that a sequence certainly has. */
+static int64_t least_tokens(const by_sched_seq *seq) { return seq->n_tokens - seq->n_open; }
+
+/* Drafts that may help: with the token that follows them they do not go beyond n_max. */
+static int32_t useful_extra(const by_sched_seq *seq) {
+    int64_t left = seq->n_max - least_tokens(seq) - 1;
+    return left < 0 ? 0 : left < seq->n_extra ? (int32_t)left : seq->n_extra;
+}
+
+static void take(by_plan *plan, by_sched_seq *seq, int32_t n_rows, int32_t n_extra) {
     bool samples = seq->n_done + n_rows == seq->n_tokens;
-    plan->rows[plan->n_seqs++] = (by_plan_row){.seq = seq, .first = seq->n_done, .n_rows = n_rows, .samples = samples};
+    plan->rows[plan->n_seqs++] =
+        (by_plan_row){.seq = seq, .first = seq->n_done, .n_rows = n_rows, .n_extra = n_extra, .samples = samples};
     plan->n_rows += n_rows;
     if (seq->wants_all) plan->n_all += n_rows;
-    seq->n_done += n_rows;
-    seq->n_tokens += samples;
+    seq->n_done += n_rows + n_extra;
+    seq->n_tokens += samples + n_extra;
+    seq->n_open += n_extra;
+}
+
+void by_sched_settle(by_sched_seq *seq, int32_t n_extra, int32_t n_got) {
+    assert(n_got >= 0 && n_got <= n_extra && n_extra <= seq->n_open);
+    seq->n_open -= n_extra;
+    seq->n_done -= n_extra - n_got;
+    seq->n_tokens -= n_extra - n_got;
 }
 
 /* A sequence decodes when only its newest token has no row yet. */
 static bool decodes(const by_sched_seq *seq) { return seq->n_done + 1 == seq->n_tokens && seq->n_done > 0; }
 /* One that has reached n_max waits for its last results. */
-static bool can_run(const by_sched_seq *seq) { return !seq->paused && seq->n_done < seq->n_tokens && seq->n_tokens <= seq->n_max; }
+static bool can_run(const by_sched_seq *seq) {
+    return !seq->paused && seq->n_done < seq->n_tokens && least_tokens(seq) <= seq->n_max;
+}
+static int64_t at_most(int64_t n, int64_t limit) { return n < limit ? n : limit; }
 
 static void plan_decode(by_sched *s, by_plan *plan) {
     by_sched_seq *next;
     for (by_sched_seq *seq = s->running.first; seq; seq = next) {
         next = seq->next;
-        if (!decodes(seq) || !can_run(seq) || seq->n_tokens >= seq->n_max) continue;
+        if (!decodes(seq) || !can_run(seq) || least_tokens(seq) >= seq->n_max) continue;
         if (plan->n_seqs == s->opts.max_seqs) break;
-        bool fits = make_room(s, plan, seq, seq->n_tokens);
+        int32_t extra = useful_extra(seq);
+        bool fits = make_room(s, plan, seq, at_most(seq->n_tokens + extra, seq->n_max));
         next = seq->next; /* room may have been made by those behind */
-        if (fits) take(plan, seq, 1);
+        if (fits) take(plan, seq, 1, extra);
     }
     plan->n_decode = plan->n_seqs;
+    int32_t left = s->opts.max_rows - plan->n_rows;
+    if (plan->n_decode == 0 || !s->pool.draft_rows || left <= 0) return;
+    plan->n_drafts = s->pool.draft_rows(s->pool.ctx, plan, left);
+    assert(plan->n_drafts >= 0 && plan->n_drafts <= left);
+    plan->n_rows += plan->n_drafts;
 }
 
 static by_sched_seq *first_to_resume(const by_sched *s) {
@@ -226,7 +254,7 @@ static by_sched_seq *first_to_resume(const by_sched *s) {
 static void resume(by_sched *s, const by_plan *plan) {
     by_sched_seq *seq;
     while ((seq = first_to_resume(s)) != NULL) {
-        int64_t need = s->pool.blocks_for(s->pool.ctx, seq->n_tokens + 1);
+        int64_t need = s->pool.blocks_for(s->pool.ctx, seq->n_tokens + 1); /* n_open of them may not be needed */
         bool fits = s->running.n == 0 || (s->running.n < s->opts.max_seqs &&
                                           s->pool.blocks_free(s->pool.ctx) >= need + s->running.n);
         if (fits && s->pool.swap_in(s->pool.ctx, seq)) {
@@ -258,7 +286,7 @@ static void plan_started(by_sched *s, by_plan *plan, int32_t *budget) {
         bool fits = n > 0 && make_room(s, plan, seq, seq->n_done + n);
         next = seq->next; /* room may have been made by those behind */
         if (!fits) continue;
-        take(plan, seq, n);
+        take(plan, seq, n, 0);
         *budget -= n;
     }
 }
@@ -305,7 +333,7 @@ static void plan_waiting(by_sched *s, by_plan *plan, int32_t *budget) {
         }
         int32_t n = chunk_rows(s, plan, *budget, seq);
         if (n > 0 && s->pool.grow(s->pool.ctx, seq, seq->n_done + n)) {
-            take(plan, seq, n);
+            take(plan, seq, n, 0);
             *budget -= n;
         }
         promise += still_to_grow(s, seq);
@@ -326,7 +354,7 @@ static bool prompts_only(const by_sched *s, int64_t now_us) {
 }
 
 void by_sched_plan(by_sched *s, by_plan *plan, int64_t now_us) {
-    plan->n_seqs = plan->n_rows = plan->n_decode = plan->n_all = 0;
+    plan->n_seqs = plan->n_rows = plan->n_decode = plan->n_drafts = plan->n_all = 0;
     resume(s, plan);
     bool only = prompts_only(s, now_us);
     if (!only) plan_decode(s, plan);

@@ -37,7 +37,8 @@ typedef enum by_sched_state {
 typedef struct by_sched_seq {
     int32_t priority;    /* higher goes first */
     int64_t arrival_us;
-    int64_t n_tokens;    /* tokens known: prompt and output, those of a step in flight included */
+    int64_t n_tokens;    /* tokens known: prompt and output, those of a step in flight included, as if every draft were right */
+    int32_t n_extra;     /* most tokens its next decode step may bring beyond one (drafts it may verify) */
     int64_t n_expected;  /* tokens it will probably end with, >= n_tokens */
     int64_t n_max;       /* tokens it can end with: no row is planned beyond */
     int64_t cut;         /* a prefill chunk ends here; 0 = anywhere. May be set by the pool's admit */
@@ -46,10 +47,13 @@ typedef struct by_sched_seq {
 
     by_sched_state state;
     int64_t n_done;      /* tokens whose rows were planned (computed once their step has run) */
+    int64_t n_open;      /* of n_tokens and n_done: what may turn out not to be there, until by_sched_settle */
     int32_t n_passed;    /* requests that were admitted past it */
     uint64_t order;      /* tie break: order of adding */
     struct by_sched_seq *prev, *next;
 } by_sched_seq;
+
+struct by_plan;
 
 /* What the engine answers. `seq` is the scheduler's part of its sequence. */
 typedef struct by_sched_pool {
@@ -64,6 +68,8 @@ typedef struct by_sched_pool {
     /* Moves state and blocks to host memory, or back. False: no memory there, or no slot or blocks here. */
     bool (*swap_out)(void *ctx, by_sched_seq *seq);
     bool (*swap_in)(void *ctx, by_sched_seq *seq);
+    /* Rows for drafts in a step with these decode rows, at most `most`. May be NULL: none. */
+    int32_t (*draft_rows)(void *ctx, const struct by_plan *plan, int32_t most);
 } by_sched_pool;
 
 typedef enum by_prefill_policy { BY_PREFILL_MIXED, BY_PREFILL_INTERVAL, BY_PREFILL_DEADLINE } by_prefill_policy;
@@ -86,15 +92,17 @@ by_sched_opts by_sched_opts_default(void);
 /* One sequence's share of a step. */
 typedef struct by_plan_row {
     by_sched_seq *seq;
-    int64_t first;   /* position of its first row */
+    int64_t first;   /* position of its first row; of a decode row: the highest it can be, n_open of the sequence below at least */
     int32_t n_rows;
+    int32_t n_extra; /* decode: drafts it may verify besides; blocks are reserved for them, rows come out of plan.n_drafts */
     bool samples;    /* its last row is the newest token's: a token comes out */
 } by_plan_row;
 
 typedef struct by_plan {
     by_plan_row *rows; /* [max_seqs]: decode rows in order, then prompts */
-    int32_t n_seqs, n_rows;
+    int32_t n_seqs, n_rows; /* n_rows: with n_drafts */
     int32_t n_decode;  /* of n_seqs */
+    int32_t n_drafts;  /* rows for drafts of the decoding sequences, together */
     int32_t n_all;     /* rows of sequences with wants_all */
 } by_plan;
 
@@ -115,6 +123,9 @@ void by_sched_remove(by_sched *s, by_sched_seq *seq);
 /* Plans the next step at time now_us into plan (arrays allocated by by_plan_init). Planned rows count as done, and a row that
  * samples as one more known token. An empty plan (n_seqs 0) means there is nothing that can run. Allocates nothing. */
 void by_sched_plan(by_sched *s, by_plan *plan, int64_t now_us);
+
+/* A planned decode row with n_extra drafts brought 1 + n_got tokens: 0 <= n_got <= n_extra. */
+void by_sched_settle(by_sched_seq *seq, int32_t n_extra, int32_t n_got);
 
 /* Memory for the plans of s. */
 by_status by_plan_init(by_plan *plan, const by_sched *s, by_err *err);

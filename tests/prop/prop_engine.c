@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/solo_gen.h"
+#include "json/json.h"
 #include "support/golden.h"
 #include "support/seed.h"
 
@@ -33,7 +34,7 @@ static by_err err;
 static request requests[REQUESTS];
 static const char *folder;
 static by_engine *engine;
-static uint64_t n_swapped, n_snapshot_hits, n_replayed; /* over all rounds: none of them may stay zero */
+static uint64_t n_swapped, n_snapshot_hits, n_replayed, n_accepted; /* over all rounds: none of them may stay zero */
 
 static void check(by_status s) {
     if (s < 0) fail_msg("%s: %s", by_status_name(s), err.msg);
@@ -69,18 +70,40 @@ static void run_twin(by_solo *s, request *r) {
     }
 }
 
-static void make_requests(void) {
+/* Prompts that the trained model knows how to answer: its drafts are mostly right, so sequences advance by whole blocks. */
+static void use_real_prompts(void) {
+    by_lines *lines = by_lines_open(by_golden_path("tiny/greedy.jsonl"));
+    by_str line;
+    for (int i = 0; i < REQUESTS && by_lines_next(lines, &line);) {
+        by_arena arena;
+        by_arena_init(&arena, BY_MEM_JSON);
+        by_json row;
+        if (by_json_parse(&row, &arena, line, NULL, &err) < 0) fail_msg("golden: %s", err.msg);
+        const by_json *ids = by_json_get(&row, "tokens");
+        if (ids->n < CONTEXT - 200) {
+            request *r = &requests[i++];
+            r->n_prompt = (int32_t)ids->n;
+            for (uint32_t k = 0; k < ids->n; k++) r->tokens[k] = (int32_t)ids->v.items[k].v.i;
+        }
+        by_arena_deinit(&arena);
+    }
+    by_lines_close(lines);
+}
+
+static void make_requests(bool trained) {
     by_solo s;
     by_solo_opts o = {.device = {.backend = BY_BACKEND_CPU, .n_threads = 1}, .model = {.numerics = BY_NUMERICS_DEPLOYED}};
     check(by_solo_open(&s, folder, &o, &err));
     check(by_solo_reserve(&s, CONTEXT, 64, &err));
     memset(requests, 0, sizeof requests);
+    if (trained) use_real_prompts();
     for (int i = 0; i < REQUESTS; i++) {
         request *r = &requests[i];
         request *old = i > 3 && by_rng_below(&rng, 2) ? &requests[by_rng_below(&rng, (uint64_t)i)] : NULL;
-        r->n_prompt = 1 + (int32_t)by_rng_below(&rng, by_rng_below(&rng, 3) ? 60 : 420);
-        for (int k = 0; k < r->n_prompt; k++) r->tokens[k] = (int32_t)by_rng_below(&rng, (uint64_t)s.model->cfg.vocab_size);
-        if (old) { /* the same beginning as an earlier one, or all of it */
+        int32_t n = 1 + (int32_t)by_rng_below(&rng, by_rng_below(&rng, 3) ? 60 : 420);
+        for (int k = 0; !trained && k < n; k++) r->tokens[k] = (int32_t)by_rng_below(&rng, (uint64_t)s.model->cfg.vocab_size);
+        if (!trained) r->n_prompt = n;
+        if (old && !trained) { /* the same beginning as an earlier one, or all of it */
             int32_t keep = by_rng_below(&rng, 2) ? old->n_prompt : (int32_t)by_rng_below(&rng, (uint64_t)old->n_prompt + 1);
             memcpy(r->tokens, old->tokens, (size_t)keep * 4);
             if (r->n_prompt < keep) r->n_prompt = keep;
@@ -94,6 +117,9 @@ static void make_requests(void) {
         if (by_rng_below(&rng, 3) == 0) r->sampling.law.top_k = 20;
         if (by_rng_below(&rng, 4) == 0) r->sampling.frequency_penalty = 0.7f;
         if (by_rng_below(&rng, 4) == 0) r->sampling.repetition_penalty = 1.3f;
+        if (by_rng_below(&rng, 4) == 0) r->sampling.min_tokens = (int32_t)by_rng_below(&rng, 30);
+        static const by_sample_bias bias[] = {{5, 3}, {17, -100}, {23, 2}};
+        if (by_rng_below(&rng, 4) == 0) r->sampling.bias = bias, r->sampling.n_bias = 3;
         run_twin(&s, r);
     }
     by_solo_close(&s);
@@ -115,8 +141,16 @@ static by_engine_opts random_opts(int round) {
     o.expect_quantile = by_rng_below(&rng, 2) ? 0.9 : 0.01; /* hardly any reserve: sequences have to be swapped */
     o.async = round % 3 != 0;
     o.prefix_cache = round % 5 != 4;
-    o.restore = restores[by_rng_below(&rng, 3)];
+    o.restore = restores[round / 2 % 3];
     o.trunc = by_rng_below(&rng, 3) ? BY_TRUNC_COMPACT : BY_TRUNC_OFF;
+    /* Drafts of any length, by any plan, change no token and no bit. Given costs: flat ones make the planner verify much, steep ones
+     * little. */
+    static const by_draft_cost_point flat[] = {{8, 1}, {64, 1.1}, {400, 1.5}}, steep[] = {{1, 1}, {2, 1.6}, {4, 2}, {16, 7}, {400, 150}};
+    o.draft_mode = (by_draft_mode)(round % 4);
+    o.n_drafts = (int32_t)by_rng_below(&rng, 9);
+    bool is_flat = by_rng_below(&rng, 2);
+    o.cost = is_flat ? flat : steep;
+    o.n_cost = is_flat ? 3 : 5;
     return o;
 }
 
@@ -200,6 +234,13 @@ static void one_round(int round) {
     print_message("round %d: %s, %d steps, %d rows, %d swapped out, %d hit tokens, %d replayed, %d snapshot hits, %d wasted rows\n",
                   round, o.async ? "async" : "sync", (int)st.n_steps, (int)st.n_rows, (int)st.sched.n_preempted, (int)st.n_hit_tokens,
                   (int)st.n_replayed_rows, (int)st.n_snapshot_hits, (int)st.n_wasted_rows);
+    static const char *const modes[] = {"auto", "confidence", "fixed", "off"};
+    print_message("  drafts %s of %d: %d proposed, %d verified, %d accepted in %d steps\n", modes[o.draft_mode], o.n_drafts,
+                  (int)st.draft.n_proposed, (int)st.draft.n_verified, (int)st.draft.n_accepted, (int)st.draft.n_steps);
+    assert_true(st.draft.n_accepted <= st.draft.n_verified && st.draft.n_verified <= st.draft.n_proposed);
+    if (o.draft_mode == BY_DRAFT_OFF) assert_int_equal(st.draft.n_proposed, 0);
+    if (o.draft_mode == BY_DRAFT_FIXED) assert_true(st.draft.n_verified > 0);
+    n_accepted += st.draft.n_accepted;
     n_swapped += st.sched.n_preempted;
     n_snapshot_hits += st.n_snapshot_hits;
     n_replayed += st.n_replayed_rows;
@@ -209,16 +250,26 @@ static void one_round(int round) {
 static void every_request_equals_its_twin(void **state) {
     (void)state;
     folder = by_golden_path("model/tiny_a/checkpoint");
-    make_requests();
+    make_requests(false);
     int rounds = by_test_scaled(10);
     for (int i = 0; i < rounds; i++) one_round(i);
-    if (rounds >= 10) assert_true(n_swapped > 0 && n_snapshot_hits > 0 && n_replayed > 0);
+    if (rounds >= 10) assert_true(n_swapped > 0 && n_snapshot_hits > 0 && n_replayed > 0 && n_accepted > 0);
+}
+
+static void drafts_that_are_right_change_nothing(void **state) {
+    (void)state;
+    folder = by_source_path("models/tiny");
+    make_requests(true);
+    n_accepted = 0;
+    for (int i = 0; i < by_test_scaled(4); i++) one_round(i);
+    assert_true(n_accepted > 100);
 }
 
 int main(void) {
     rng = by_test_rng(20261129);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_request_equals_its_twin),
+        cmocka_unit_test(drafts_that_are_right_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,7 +199,7 @@ static void run_world(int steps, bool async) {
     p.blocks_free = p.n_blocks;
     p.slots_free = p.n_slots;
     p.swap_free = p.n_swap;
-    by_sched_pool vt = {&p, blocks_free, blocks_for, blocks_held, admit, grow, swap_out, swap_in};
+    by_sched_pool vt = {&p, blocks_free, blocks_for, blocks_held, admit, grow, swap_out, swap_in, NULL};
     by_sched *s;
     by_plan plan;
     assert_int_equal(by_sched_create(&s, &o, &vt, NULL), BY_OK);
@@ -251,7 +251,7 @@ static void planning_is_cheap_and_allocates_nothing(void **state) {
     (void)state;
     by_sched_opts o = by_sched_opts_default();
     pool p = {.n_blocks = 100000, .blocks_free = 100000, .n_slots = 300, .slots_free = 300};
-    by_sched_pool vt = {&p, blocks_free, blocks_for, blocks_held, admit, grow, swap_out, swap_in};
+    by_sched_pool vt = {&p, blocks_free, blocks_for, blocks_held, admit, grow, swap_out, swap_in, NULL};
     by_sched *s;
     by_plan plan;
     assert_int_equal(by_sched_create(&s, &o, &vt, NULL), BY_OK);

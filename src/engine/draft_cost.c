@@ -1,0 +1,238 @@
+/* draft_cost.c - see draft_cost.h. */
+#include "engine/draft_cost.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+
+enum { FEW_TIMES = 5, FEW_STEPS = 10, REPEATS = 5 };
+
+by_status by_cost_init(by_draft_cost_model *m, int32_t max_seqs, by_err *err) {
+    *m = (by_draft_cost_model){.max_seqs = max_seqs};
+    m->sample = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)max_seqs + 1, sizeof *m->sample));
+    m->draft = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)max_seqs + 1, sizeof *m->draft));
+    return m->sample && m->draft ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for the costs of steps");
+}
+
+void by_cost_deinit(by_draft_cost_model *m) {
+    by_free(m->sample);
+    by_free(m->draft);
+    *m = (by_draft_cost_model){0};
+}
+
+by_status by_cost_set(by_draft_cost_model *m, const by_draft_cost_point *curve, int32_t n, by_err *err) {
+    if (n < 1 || n > BY_COST_POINTS) return BY_FAIL(err, BY_EINVAL, "cost curve: %d points, want 1..%d", n, BY_COST_POINTS);
+    for (int32_t i = 0; i < n; i++)
+        if (curve[i].rows < 1 || !(curve[i].ms > 0) || !isfinite(curve[i].ms) || (i > 0 && curve[i].rows <= curve[i - 1].rows))
+            return BY_FAIL(err, BY_EINVAL, "cost curve, point %d: %d rows in %g ms", i, curve[i].rows, curve[i].ms);
+    memcpy(m->curve, curve, (size_t)n * sizeof *curve);
+    m->n_curve = n;
+    return BY_OK;
+}
+
+/* ---- medians ---- */
+
+static void ring_add(by_cost_ring *r, double v, int32_t cap) {
+    r->values[r->next] = v;
+    r->next = (r->next + 1) % cap;
+    if (r->n < cap) r->n++;
+}
+
+static double median(const double *v, int32_t n) {
+    double s[BY_COST_POINTS > BY_COST_STEPS ? BY_COST_POINTS : BY_COST_STEPS];
+    for (int32_t i = 0; i < n; i++) {
+        int32_t j = i;
+        for (; j > 0 && s[j - 1] > v[i]; j--) s[j] = s[j - 1];
+        s[j] = v[i];
+    }
+    return n % 2 ? s[n / 2] : 0.5 * (s[n / 2 - 1] + s[n / 2]);
+}
+
+static double time_of(const by_cost_ring *by_n, const by_cost_ring *any, int32_t n) {
+    const by_cost_ring *own = &by_n[n];
+    if (own->n >= FEW_TIMES) return median(own->values, own->n);
+    return any->n >= FEW_TIMES ? median(any->values, any->n) : 0;
+}
+
+static int32_t size_of(const by_draft_cost_model *m, int32_t rows) {
+    int32_t i = 0;
+    while (i < m->n_curve && m->curve[i].rows < rows) i++;
+    return i;
+}
+
+void by_cost_note(by_draft_cost_model *m, int32_t rows, double forward_ms, int32_t n_seqs, double sample_ms, double draft_ms) {
+    int32_t i = size_of(m, rows);
+    if (i < m->n_curve) ring_add(&m->steps[i], (forward_ms - m->curve[i].ms) / m->curve[i].rows, BY_COST_STEPS);
+    if (n_seqs > m->max_seqs) return;
+    ring_add(&m->sample[n_seqs], sample_ms, BY_COST_TIMES);
+    ring_add(&m->sample_any, sample_ms, BY_COST_TIMES);
+    if (draft_ms <= 0) return;
+    ring_add(&m->draft[n_seqs], draft_ms, BY_COST_TIMES);
+    ring_add(&m->draft_any, draft_ms, BY_COST_TIMES);
+}
+
+by_draft_cost by_cost_for(const by_draft_cost_model *m, int32_t n_seqs) {
+    double slopes[BY_COST_POINTS];
+    int32_t n = 0;
+    for (int32_t i = 0; i < m->n_curve; i++)
+        if (m->steps[i].n >= FEW_STEPS) slopes[n++] = median(m->steps[i].values, m->steps[i].n);
+    double slope = n ? median(slopes, n) : 0;
+    return (by_draft_cost){.curve = m->curve, .n_curve = m->n_curve, .slope_ms = slope > 0 ? slope : 0,
+                           .sampler_ms = time_of(m->sample, &m->sample_any, n_seqs < m->max_seqs ? n_seqs : m->max_seqs)};
+}
+
+double by_cost_of_drafts(const by_draft_cost_model *m, int32_t n_seqs) {
+    return time_of(m->draft, &m->draft_any, n_seqs < m->max_seqs ? n_seqs : m->max_seqs);
+}
+
+double by_cost_of_rows(const by_draft_cost *c, int32_t rows) {
+    for (int32_t i = 0; i < c->n_curve; i++)
+        if (c->curve[i].rows >= rows) return c->curve[i].ms + c->slope_ms * c->curve[i].rows;
+    return (double)INFINITY;
+}
+
+/* ---- measuring ---- */
+
+typedef struct {
+    by_runner *runner;
+    by_kv *kv;
+    by_kv_seq *seqs;
+    by_step_seq *steps;
+    int32_t *tokens;
+    int32_t n_seqs;
+} trial;
+
+enum { ROWS_PER_SEQ = 64 }; /* of a trial's sequence at most: half a block */
+
+static by_status run_once(trial *t, int32_t rows, double *ms, by_err *err) {
+    int32_t n = 0;
+    for (int32_t left = rows; left > 0; n++) { /* spread over the sequences there are */
+        int32_t share = (left + t->n_seqs - n - 1) / (t->n_seqs - n);
+        t->seqs[n].n_tokens = 0;
+        t->steps[n] = (by_step_seq){.kv = &t->seqs[n], .tokens = t->tokens + n, .n_rows = share, .want = BY_WANT_LAST};
+        left -= share;
+    }
+    int64_t t0 = by_clock_ns();
+    BY_TRY(by_runner_step(t->runner, t->steps, n, err));
+    by_tensor l = by_runner_logits(t->runner);
+    const void *view; /* waits for the device */
+    BY_TRY(by_mem_view(&view, l.mem, (size_t)l.off, 4, err));
+    by_mem_unview(l.mem);
+    *ms = (double)(by_clock_ns() - t0) * 1e-6;
+    return BY_OK;
+}
+
+/* One warming run, then the mean of five without the fastest and the slowest; a slow size is run once. */
+static by_status time_size(trial *t, int32_t rows, double patience_ms, double *ms, by_err *err) {
+    double v[REPEATS], sum = 0, lo = (double)INFINITY, hi = 0;
+    BY_TRY(run_once(t, rows, ms, err));
+    if (*ms * REPEATS > patience_ms) return BY_OK;
+    for (int i = 0; i < REPEATS; i++) {
+        BY_TRY(run_once(t, rows, &v[i], err));
+        sum += v[i];
+        lo = v[i] < lo ? v[i] : lo;
+        hi = v[i] > hi ? v[i] : hi;
+    }
+    *ms = (sum - lo - hi) / (REPEATS - 2);
+    return BY_OK;
+}
+
+static int32_t next_size(int32_t rows, int32_t max_rows) {
+    int32_t next = rows < 8 ? rows * 2 : rows < 64 ? rows + 8 : rows + rows / 4 / 8 * 8;
+    return next < max_rows ? next : max_rows;
+}
+
+static by_status measure(by_draft_cost_model *m, trial *t, int32_t max_rows, double budget_ms, by_err *err) {
+    int64_t t0 = by_clock_ns();
+    int32_t most = t->n_seqs * ROWS_PER_SEQ;
+    m->n_curve = 0;
+    for (int32_t rows = 1; m->n_curve < BY_COST_POINTS; rows = next_size(rows, max_rows)) {
+        by_draft_cost_point *p = &m->curve[m->n_curve], *a = p - 1, *b = p - 2;
+        double spent = (double)(by_clock_ns() - t0) * 1e-6;
+        p->rows = rows;
+        if (m->n_curve >= 2 && (spent > budget_ms || rows > most)) {
+            double slope = (a->ms - b->ms) / (a->rows - b->rows);
+            p->ms = a->ms + (slope > 0 ? slope : 0) * (rows - a->rows);
+        } else {
+            BY_TRY(time_size(t, rows, (budget_ms - spent) / 4, &p->ms, err));
+            if (p->ms <= 0) p->ms = 1e-6;
+            if (m->n_curve && p->ms < a->ms) p->ms = a->ms; /* more rows are not cheaper: that was noise */
+        }
+        m->n_curve++;
+        if (rows == max_rows) break;
+    }
+    return BY_OK;
+}
+
+by_status by_cost_measure(by_draft_cost_model *m, by_runner *runner, by_kv *kv, int32_t vocab, int32_t max_rows, double budget_ms,
+                          by_err *err) {
+    int32_t n = by_kv_n_slots(kv) < max_rows ? by_kv_n_slots(kv) : max_rows;
+    if (by_kv_block_mem(kv) && by_kv_n_blocks(kv) < n) n = by_kv_n_blocks(kv);
+    trial t = {.runner = runner, .kv = kv};
+    t.seqs = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)n, sizeof *t.seqs));
+    t.steps = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)n, sizeof *t.steps));
+    t.tokens = by_alloc(BY_MEM_REQUEST, ((size_t)n + ROWS_PER_SEQ) * sizeof *t.tokens);
+    by_status status = t.seqs && t.steps && t.tokens ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for measuring steps");
+    uint32_t x = 12345;
+    for (int32_t i = 0; status == BY_OK && i < n + ROWS_PER_SEQ; i++) { /* any tokens: experts are chosen as they come */
+        x = x * 1664525u + 1013904223u;
+        t.tokens[i] = (int32_t)((x >> 8) % (uint32_t)vocab);
+    }
+    for (; status == BY_OK && t.n_seqs < n; t.n_seqs++) {
+        by_kv_seq *s = &t.seqs[t.n_seqs];
+        status = by_kv_seq_init(s, kv, ROWS_PER_SEQ, err);
+        if (status == BY_OK && by_kv_block_mem(kv)) status = by_kv_seq_reserve(s, kv, ROWS_PER_SEQ, err);
+    }
+    if (status == BY_OK) status = measure(m, &t, max_rows, budget_ms, err);
+    for (int32_t i = 0; t.seqs && i < n; i++)
+        if (t.seqs[i].slot) by_kv_seq_deinit(&t.seqs[i], kv);
+    by_free(t.seqs);
+    by_free(t.steps);
+    by_free(t.tokens);
+    return status;
+}
+
+/* ---- on disk ---- */
+
+static const char *const first_line = "bathyc step costs 1\n";
+
+bool by_cost_load(by_draft_cost_model *m, const char *dir, const char *name, int64_t max_age_s) {
+    char path[4096], line[128];
+    int len = snprintf(path, sizeof path, "%s/%s", dir, name);
+    if (len < 0 || (size_t)len >= sizeof path) return false;
+    struct stat st;
+    if (stat(path, &st) != 0 || time(NULL) - st.st_mtime > max_age_s) return false;
+    FILE *f = fopen(path, "re");
+    if (!f) return false;
+    by_draft_cost_point points[BY_COST_POINTS];
+    int32_t n = 0;
+    bool ok = fgets(line, sizeof line, f) && strcmp(line, first_line) == 0;
+    while (ok && fgets(line, sizeof line, f)) {
+        ok = n < BY_COST_POINTS && sscanf(line, "%d %lf", &points[n].rows, &points[n].ms) == 2;
+        n += ok;
+    }
+    fclose(f);
+    return ok && by_cost_set(m, points, n, NULL) == BY_OK;
+}
+
+void by_cost_save(const by_draft_cost_model *m, const char *dir, const char *name) {
+    char path[4096], fresh[4096];
+    int len = snprintf(path, sizeof path, "%s/%s", dir, name);
+    int len2 = snprintf(fresh, sizeof fresh, "%s/%s.%ld", dir, name, (long)getpid());
+    if (len < 0 || (size_t)len >= sizeof path || len2 < 0 || (size_t)len2 >= sizeof fresh) return;
+    mkdir(dir, 0777);
+    FILE *f = fopen(fresh, "we");
+    if (!f) return;
+    fputs(first_line, f);
+    for (int32_t i = 0; i < m->n_curve; i++) fprintf(f, "%d %.6f\n", m->curve[i].rows, m->curve[i].ms);
+    bool ok = !ferror(f) && fflush(f) == 0 && fsync(fileno(f)) == 0;
+    ok = fclose(f) == 0 && ok;
+    if (!ok || rename(fresh, path) != 0) remove(fresh);
+}

@@ -1,0 +1,55 @@
+/* draft_cost.h - what a step costs: the curve the draft planner reads, measured at the start and corrected while running.
+ *
+ * curve     milliseconds of a forward by its rows; a step of n rows is taken to cost as much as the first size >= n
+ * slope     median over sizes of the median of (measured - curve) / size over that size's last steps; not below 0
+ * sampling  median of the last times for that many sequences, else of the last times for any number; proposing likewise
+ *
+ * One thread. Source: dspark.md section 6.1. */
+#ifndef BY_ENGINE_DRAFT_COST_H
+#define BY_ENGINE_DRAFT_COST_H
+
+#include "model/runner.h"
+#include "sample/draft_plan.h"
+
+enum { BY_COST_POINTS = 64, BY_COST_STEPS = 32, BY_COST_TIMES = 9 };
+
+/* The last values of something, and their median. */
+typedef struct by_cost_ring {
+    double values[BY_COST_STEPS];
+    int32_t n, next;
+} by_cost_ring;
+
+typedef struct by_draft_cost_model {
+    by_draft_cost_point curve[BY_COST_POINTS];
+    int32_t n_curve, max_seqs;
+    by_cost_ring steps[BY_COST_POINTS];  /* (measured - curve) / size */
+    by_cost_ring sample_any, draft_any;
+    by_cost_ring *sample, *draft;        /* [max_seqs + 1] by number of sequences */
+} by_draft_cost_model;
+
+by_status by_cost_init(by_draft_cost_model *m, int32_t max_seqs, by_err *err);
+void by_cost_deinit(by_draft_cost_model *m);
+
+/* A curve from elsewhere. Errors: BY_EINVAL (no point, too many, rows not increasing, times not above 0). */
+by_status by_cost_set(by_draft_cost_model *m, const by_draft_cost_point *curve, int32_t n, by_err *err);
+
+/* Measures forwards of 1, 2, 4, 8, 16, ... up to max_rows rows on runner and kv, whose caches nobody uses yet. Sizes that would
+ * take the whole longer than budget_ms are extrapolated from those before. Errors: those of by_runner_step. */
+by_status by_cost_measure(by_draft_cost_model *m, by_runner *runner, by_kv *kv, int32_t vocab, int32_t max_rows, double budget_ms,
+                          by_err *err);
+
+/* Reads or writes the curve as DIR/NAME, a text file; reading gives false when there is none of at most max_age_s seconds or it
+ * is not one. Writing replaces by renaming and never fails loudly: a curve that is not kept is measured again. */
+bool by_cost_load(by_draft_cost_model *m, const char *dir, const char *name, int64_t max_age_s);
+void by_cost_save(const by_draft_cost_model *m, const char *dir, const char *name);
+
+/* What a step took: its rows, and for that many sequences the time of sampling and (0 = none) of proposing. */
+void by_cost_note(by_draft_cost_model *m, int32_t rows, double forward_ms, int32_t n_seqs, double sample_ms, double draft_ms);
+
+/* For the planner, with n_seqs sequences. */
+by_draft_cost by_cost_for(const by_draft_cost_model *m, int32_t n_seqs);
+double by_cost_of_drafts(const by_draft_cost_model *m, int32_t n_seqs); /* 0 = not known yet */
+/* Estimated milliseconds of a forward of `rows` rows; infinite beyond the curve. */
+double by_cost_of_rows(const by_draft_cost *c, int32_t rows);
+
+#endif

@@ -1,0 +1,272 @@
+/* engine_draft.c - drafts in the engine: how many rows they get, whose, and what came of them.
+ *
+ * The scheduler decides the number of rows a job gives to drafts from confidences that do not depend on the drafts it will verify
+ * (those of the job before the last one that has run); the device shares them out by the newest confidences when the job starts.
+ * Source: dspark.md sections 6 and 10. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/engine_impl.h"
+
+_Static_assert(BY_SPEC_DRAFTS_MAX == BY_ENGINE_DRAFTS_MAX, "one limit for the public header and the private one");
+
+/* auto: a pause in drafting lasts so many steps, doubled each time it is found right; a trial is judged after so many. */
+enum { FIRST_PAUSE = 64, LAST_PAUSE = 1024, TRIAL = 24, COST_AGE_S = 3600 };
+#define MEASURE_MS 200.0 /* at the start: enough for a small model's curve, little beside loading a large one */
+#define GAIN_KEEP 0.9    /* of the smoothed gain, each step */
+
+/* ---- opening ---- */
+
+enum { SCHEDULER, DEVICE };
+
+by_status by_engine_drafts_init(by_engine *e, by_err *err) {
+    const by_draft_config *d = &e->model->cfg.draft;
+    by_engine_opts *o = &e->opts;
+    if (o->n_drafts < 0 || o->n_drafts > BY_ENGINE_DRAFTS_MAX)
+        return BY_FAIL(err, BY_EINVAL, "draft tokens: %d is outside 0..%d", o->n_drafts, BY_ENGINE_DRAFTS_MAX);
+    for (int i = 0; i < BY_ENGINE_DRAFTS_MAX; i++)
+        if (!(o->draft_temperature[i] >= 0 && o->draft_temperature[i] < 1e6))
+            return BY_FAIL(err, BY_EINVAL, "draft temperature %d: %g", i, o->draft_temperature[i]);
+        else if (o->draft_temperature[i] == 0) o->draft_temperature[i] = 1;
+    BY_TRY(by_cost_init(&e->cost, e->max_seqs, err));
+    e->gain = 1;
+    e->plain_wait = FIRST_PAUSE;
+    bool can = d->n_layers > 0 && by_solo_can_draft(e->dev);
+    if (o->draft_mode == BY_DRAFT_OFF || (o->draft_mode == BY_DRAFT_AUTO && !can)) return BY_OK;
+    if (!can) {
+        if (d->n_layers == 0) return BY_FAIL(err, BY_EUNSUPPORTED, "draft mode: the model has no draft layers");
+        return BY_FAIL(err, BY_EUNSUPPORTED, "draft mode: backend %s has no drafts", by_device_name(e->dev));
+    }
+    e->n_drafts = o->n_drafts ? o->n_drafts : d->block_size < BY_ENGINE_DRAFTS_MAX ? d->block_size : BY_ENGINE_DRAFTS_MAX;
+    size_t n = (size_t)e->max_seqs;
+    for (int i = 0; i < 2; i++) {
+        e->draft_requests[i] = by_alloc(BY_MEM_REQUEST, by_mul_size(n, sizeof *e->draft_requests[i]));
+        e->draft_heap[i] = by_alloc(BY_MEM_REQUEST, by_mul_size(n, sizeof *e->draft_heap[i]));
+        e->draft_split[i] = by_alloc(BY_MEM_REQUEST, by_mul_size(n, sizeof *e->draft_split[i]));
+        e->draft_rates[i] = by_alloc(BY_MEM_REQUEST, by_mul_size(n * BY_SPEC_DRAFTS_MAX, sizeof *e->draft_rates[i]));
+        if (!e->draft_requests[i] || !e->draft_heap[i] || !e->draft_split[i] || !e->draft_rates[i])
+            return BY_FAIL(err, BY_ENOMEM, "out of memory for drafts of %d sequences", e->max_seqs);
+    }
+    return BY_OK;
+}
+
+void by_engine_drafts_close(by_engine *e) {
+    for (int i = 0; i < 2; i++) {
+        by_free(e->draft_requests[i]);
+        by_free(e->draft_heap[i]);
+        by_free(e->draft_split[i]);
+        by_free(e->draft_rates[i]);
+    }
+    by_free(e->targets);
+    by_cost_deinit(&e->cost);
+}
+
+/* What a curve depends on, as a file name. */
+static void curve_name(const by_engine *e, int32_t max_rows, char name[static 96]) {
+    by_buf text = {0};
+    const by_engine_opts *o = &e->opts;
+    by_buf_printf(&text, "%s|%s|%d|%s|%s|%d|%d|%d", o->model_dir, by_device_name(e->dev), by_device_threads(e->dev),
+                  o->device.isa ? o->device.isa : "", by_numerics_name(e->model->numerics), max_rows, e->max_seqs, e->n_drafts);
+    by_kv_key key = by_kv_key_root(text.ptr ? text.ptr : "", text.len);
+    by_buf_deinit(&text);
+    int at = snprintf(name, 96, "step-costs-");
+    for (int i = 0; i < 16; i++) at += snprintf(name + at, 96 - (size_t)at, "%02x", key.bytes[i]);
+}
+
+by_status by_engine_drafts_measure(by_engine *e, by_err *err) {
+    const by_engine_opts *o = &e->opts;
+    if (o->n_cost) return by_cost_set(&e->cost, o->cost, o->n_cost, err);
+    if (e->n_drafts == 0 || o->draft_mode == BY_DRAFT_FIXED) return BY_OK;
+    int32_t max_rows = e->max_seqs * (1 + e->n_drafts);
+    if (max_rows > o->sched.max_rows) max_rows = o->sched.max_rows;
+    char name[96];
+    curve_name(e, max_rows, name);
+    if (o->cost_dir && by_cost_load(&e->cost, o->cost_dir, name, COST_AGE_S)) return BY_OK;
+    BY_TRY(by_cost_measure(&e->cost, e->runner, e->kv, e->model->cfg.vocab_size, max_rows, MEASURE_MS, err));
+    if (o->cost_dir) by_cost_save(&e->cost, o->cost_dir, name);
+    return BY_OK;
+}
+
+/* ---- how many rows (scheduler) ---- */
+
+static by_seq *seq_of(by_sched_seq *s) { return (by_seq *)(void *)s; }
+
+/* Requests for the planner. Budget: confidences of the step before last: while a job is on its way the newest committed ones are
+ * that old, else the ones before them. Drafts beyond what a sequence may still take count as never accepted. */
+static int32_t fill_requests(by_engine *e, const by_plan *plan) {
+    int32_t n_known = 0;
+    for (int32_t i = 0; i < plan->n_decode; i++) {
+        by_seq *s = seq_of(plan->rows[i].seq);
+        int32_t age = s->in_flight > 0 ? 0 : 1;
+        double *rates = e->draft_rates[SCHEDULER] + i * BY_SPEC_DRAFTS_MAX;
+        bool known = s->n_rates > age, has = s->has_drafts || s->in_flight > 0;
+        for (int32_t j = 0; j < e->n_drafts; j++) {
+            double rate = known ? s->rates[age][j] : has ? 1 : 0;
+            rates[j] = j < plan->rows[i].n_extra ? rate : 0;
+        }
+        n_known += known;
+        e->draft_requests[SCHEDULER][i] = (by_draft_request){.budget = rates, .split = rates, .has_drafts = has};
+    }
+    return n_known;
+}
+
+/* auto: smooths the ratio of the speed with drafts to the speed without, and begins a pause when it stays below 1. */
+static void judge_gain(by_engine *e, int32_t n, const by_draft_plan *p, const by_draft_cost *cost) {
+    double drafts = by_cost_of_drafts(&e->cost, n), plain_ms = by_cost_of_rows(cost, n) + cost->sampler_ms;
+    if (drafts <= 0 || !isfinite(plain_ms)) return;
+    double gain = p->expected / (p->ms + drafts) * plain_ms / n;
+    e->gain = e->n_trials == 0 ? gain : GAIN_KEEP * e->gain + (1 - GAIN_KEEP) * gain;
+    if (++e->n_trials < TRIAL) return;
+    if (e->gain >= 1) {
+        e->plain_wait = FIRST_PAUSE;
+        return;
+    }
+    e->plain_steps = e->plain_wait;
+    e->plain_wait = e->plain_wait * 2 < LAST_PAUSE ? e->plain_wait * 2 : LAST_PAUSE;
+    e->n_trials = 0;
+}
+
+int32_t by_engine_draft_rows(void *ctx, const struct by_plan *plan, int32_t most) {
+    by_engine *e = ctx;
+    int32_t n = plan->n_decode, all = 0;
+    if (e->n_drafts == 0) return 0;
+    if (e->opts.draft_mode == BY_DRAFT_AUTO && e->plain_steps > 0) {
+        e->plain_steps--;
+        return 0;
+    }
+    for (int32_t i = 0; i < n; i++) all += plan->rows[i].n_extra;
+    if (all < most) most = all;
+    if (e->opts.draft_mode == BY_DRAFT_FIXED) return most;
+    int32_t n_known = fill_requests(e, plan);
+    by_draft_cost cost = by_cost_for(&e->cost, n);
+    by_draft_plan p;
+    if (by_draft_plan_make(&p, e->draft_split[SCHEDULER], e->draft_requests[SCHEDULER], n, e->n_drafts, &cost,
+                           e->draft_heap[SCHEDULER], NULL) < 0)
+        return 0; /* more sequences than the curve has rows */
+    if (e->opts.draft_mode == BY_DRAFT_AUTO && 2 * n_known >= n) judge_gain(e, n, &p, &cost);
+    int32_t rows = p.total_rows - n;
+    return rows < most ? rows : most;
+}
+
+bool by_engine_plan_proposals(by_engine *e) { return e->n_drafts > 0 && e->plain_steps == 0; }
+
+/* ---- whose rows (device) ---- */
+
+/* Drafts of a decode row that may be verified. */
+static int32_t usable(const by_job_row *r) {
+    const by_seq *s = r->seq;
+    int64_t left = s->sched.n_max - s->n_known - 1; /* n_max does not change */
+    int32_t n = s->drafts.n < r->n_extra ? s->drafts.n : r->n_extra;
+    return left < n ? left < 0 ? 0 : (int32_t)left : n;
+}
+
+void by_engine_place_drafts(by_engine *e, by_job *job) {
+    int32_t n = 0, left = job->n_drafts, *rows = e->draft_split[DEVICE];
+    bool fixed = e->opts.draft_mode == BY_DRAFT_FIXED;
+    for (int32_t i = 0; i < job->n_seqs; i++) {
+        by_job_row *r = &job->rows[i];
+        r->n_drafts = 0;
+        r->skipped = r->decodes && r->seq->at_end;
+        if (!r->decodes || r->skipped || left == 0) continue;
+        int32_t most = usable(r);
+        if (fixed) {
+            r->n_drafts = most < left ? most : left;
+            left -= r->n_drafts;
+            continue;
+        }
+        double *rates = e->draft_rates[DEVICE] + n * BY_SPEC_DRAFTS_MAX;
+        for (int32_t j = 0; j < e->n_drafts; j++)
+            rates[j] = j < most ? by_spec_confidence(r->seq->drafts.conf[j], e->opts.draft_temperature[j]) : 0;
+        e->draft_requests[DEVICE][n++] = (by_draft_request){.split = rates, .has_drafts = most > 0};
+    }
+    if (fixed || left == 0 || n == 0) return;
+    if (left > n * e->n_drafts) left = n * e->n_drafts;
+    by_draft_plan_split(rows, n + left, e->draft_requests[DEVICE], n, e->n_drafts, e->draft_heap[DEVICE]);
+    for (int32_t i = 0, k = 0; i < job->n_seqs; i++) {
+        by_job_row *r = &job->rows[i];
+        if (!r->decodes || r->skipped) continue;
+        int32_t most = usable(r), got = rows[k++] - 1;
+        r->n_drafts = got < most ? got : most;
+    }
+}
+
+by_status by_engine_propose(by_engine *e, by_job *job) {
+    int32_t n = 0;
+    if (job->n_samples > e->cap_targets) {
+        by_spec_target *fresh = by_realloc(BY_MEM_REQUEST, e->targets, by_mul_size((size_t)job->n_samples, sizeof *fresh));
+        if (!fresh) return BY_FAIL(&job->err, BY_ENOMEM, "out of memory for drafts");
+        e->targets = fresh;
+        e->cap_targets = job->n_samples;
+    }
+    for (int32_t k = 0; k < job->n_samples; k++) {
+        by_sample_job *q = &job->samples[k];
+        by_seq *s = q->seq;
+        const by_job_row *r = &job->rows[q->row];
+        if (q->status < 0 || q->n_outs == 0 || s->at_end || r->bad_at >= 0 || s->sched.n_max - s->n_known < 2) continue;
+        int64_t from = r->keep_from > r->valid_from ? r->keep_from : r->valid_from;
+        e->targets[n++] = (by_spec_target){.seq = {.slot = q->slot, .token = s->tokens[s->n_known - 1], .position = s->n_known - 1, .from = from},
+                                           .law = &s->law, .n_out = (int32_t)(s->n_known - s->n_prompt), .drafts = &s->drafts};
+    }
+    if (n == 0) return BY_OK;
+    BY_TRY(by_spec_propose(&e->spec, e->runner, e->targets, n, e->n_drafts, &job->err));
+    for (int32_t k = 0; k < job->n_samples; k++) {
+        by_sample_job *q = &job->samples[k];
+        q->n_proposed = q->seq->drafts.n;
+        for (int32_t j = 0; j < q->n_proposed; j++) q->conf[j] = by_spec_confidence(q->seq->drafts.conf[j], e->opts.draft_temperature[j]);
+    }
+    return BY_OK;
+}
+
+/* ---- what came of them (scheduler) ---- */
+
+static void count_drafts(by_draft_stats *st, const by_sample_job *q) {
+    st->n_steps++;
+    st->n_verified += (uint64_t)q->n_verified;
+    st->n_accepted += (uint64_t)q->n_accepted;
+    double survival = 1;
+    for (int32_t j = 0; j < q->n_verified; j++) {
+        survival *= q->verified_conf[j];
+        int32_t bin = (int32_t)(survival * 15);
+        bin = bin < 0 ? 0 : bin > 14 ? 14 : bin;
+        st->verified[j]++;
+        st->accepted[j] += j < q->n_accepted;
+        st->bin_n[bin]++;
+        st->bin_hits[bin] += j < q->n_accepted;
+        st->bin_sum[bin] += survival;
+    }
+}
+
+void by_engine_note_drafts(by_engine *e, const by_job *job) {
+    if (e->n_drafts == 0) return;
+    bool decode_only = job->n_decode == job->n_seqs;
+    for (int32_t k = 0; k < job->n_samples; k++) {
+        const by_sample_job *q = &job->samples[k];
+        by_seq *s = q->seq;
+        if (s->ended || q->status < 0) continue;
+        e->stats.draft.n_proposed += (uint64_t)q->n_proposed;
+        if (job->rows[q->row].decodes && !job->rows[q->row].skipped) count_drafts(&e->stats.draft, q);
+        s->has_drafts = q->n_proposed > 0;
+        memcpy(s->rates[1], s->rates[0], sizeof s->rates[0]);
+        for (int32_t j = 0; j < BY_SPEC_DRAFTS_MAX; j++) s->rates[0][j] = j < q->n_proposed ? q->conf[j] : 0;
+        s->n_rates = !s->has_drafts ? 0 : s->n_rates < 2 ? s->n_rates + 1 : 2;
+    }
+    e->stats.draft.draft_s += job->draft_ms * 1e-3;
+    if (decode_only && job->n_run_rows > 0)
+        by_cost_note(&e->cost, job->n_run_rows, job->forward_ms, job->n_samples, job->sample_ms, job->drafts ? job->draft_ms : 0);
+}
+
+double by_draft_mean_length(const by_draft_stats *s) {
+    return s->n_steps ? 1 + (double)s->n_accepted / (double)s->n_steps : 0;
+}
+
+double by_draft_calibration_error(const by_draft_stats *s) {
+    double sum = 0;
+    uint64_t n = 0;
+    for (int i = 0; i < 15; i++) {
+        sum += fabs(s->bin_sum[i] - (double)s->bin_hits[i]);
+        n += s->bin_n[i];
+    }
+    return n ? sum / (double)n : 0;
+}
