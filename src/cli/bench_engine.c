@@ -164,6 +164,7 @@ static void print_json(const bench *b) {
 
 int by_bench_engine(int argc, char **argv) {
     bench b = {.flags = by_engine_flags_default(), .n_prompt = 16, .n_gen = 33, .repeat = 5, .rng = {42}};
+    b.flags.draft_mode = BY_DRAFT_OFF; /* unless asked for: `bench draft` is about drafts */
     const by_flag flags[] = {
         BY_ENGINE_FLAG_ROWS(b.flags),
         {.names = "--sequences,-s", .kind = BY_FLAG_LIST, .out = &b.counts,

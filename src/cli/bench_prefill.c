@@ -124,6 +124,7 @@ static void print_json(bench *b) {
 
 int by_bench_prefill(int argc, char **argv) {
     bench b = {.flags = by_engine_flags_default(), .n_prompt = 2000, .n_cached = -1, .keep = 140, .repeat = 3, .rng = {42}};
+    b.flags.draft_mode = BY_DRAFT_OFF; /* unless asked for */
     const by_flag flags[] = {
         BY_ENGINE_FLAG_ROWS(b.flags),
         {.names = "--n-prompt,-p", .kind = BY_FLAG_INT, .out = &b.n_prompt,

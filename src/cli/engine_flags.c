@@ -14,7 +14,8 @@ by_engine_flags by_engine_flags_default(void) {
     by_engine_opts o = by_engine_opts_default();
     return (by_engine_flags){.model = by_model_flags_default(), .bypass_limit = o.sched.bypass_limit,
                              .expect_quantile = o.expect_quantile, .policy = (int)o.sched.policy, .restore = (int)o.restore,
-                             .trunc = (int)o.trunc, .async = o.async, .prefix_cache = o.prefix_cache};
+                             .trunc = (int)o.trunc, .draft_mode = (int)o.draft_mode, .verify = (int)o.verify, .n_drafts = -1,
+                             .async = o.async, .prefix_cache = o.prefix_cache};
 }
 
 void by_engine_flags_deinit(by_engine_flags *f) { by_buf_deinit(&f->dir); }
@@ -43,6 +44,27 @@ static by_status set_keep(by_engine_opts *o, const char *keep, by_err *err) {
     if (end == keep || *end || errno || v < 1 || v > BY_LIMIT_CONTEXT)
         return BY_FAIL(err, BY_EINVAL, "--decoder-keep: '%s' is neither exact nor a number of rows in 1..%d", keep, BY_LIMIT_CONTEXT);
     o->keep = (int32_t)v;
+    return BY_OK;
+}
+
+static by_status set_drafts(by_engine_opts *o, const by_engine_flags *f, by_err *err) {
+    o->draft_mode = f->n_drafts == 0 ? BY_DRAFT_OFF : (by_draft_mode)f->draft_mode;
+    o->n_drafts = f->n_drafts > 0 ? (int32_t)f->n_drafts : 0;
+    o->verify = (by_sample_verify_rule)f->verify;
+    o->cost_dir = f->cost_dir;
+    int n = 0;
+    for (int i = 0; i < f->draft_temperature.n; i++) {
+        for (const char *at = f->draft_temperature.items[i]; *at;) {
+            char *end = NULL;
+            double v = strtod(at, &end);
+            if (end == at || (*end && *end != ',') || !(v > 0) || !isfinite(v) || n == BY_ENGINE_DRAFTS_MAX)
+                return BY_FAIL(err, BY_EINVAL, "--draft-conf-temp: '%s' is not a list of at most %d numbers above 0",
+                               f->draft_temperature.items[i], BY_ENGINE_DRAFTS_MAX);
+            o->draft_temperature[n++] = v;
+            at = *end ? end + 1 : end;
+        }
+    }
+    for (int i = n; n > 0 && i < BY_ENGINE_DRAFTS_MAX; i++) o->draft_temperature[i] = o->draft_temperature[n - 1];
     return BY_OK;
 }
 
@@ -81,6 +103,7 @@ by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *
     o.sched.policy = (by_prefill_policy)f->policy;
     BY_TRY(set_keep(&o, f->keep, err));
     BY_TRY(set_memory(&o, f, err));
+    BY_TRY(set_drafts(&o, f, err));
     by_buf_clear(&f->dir);
     BY_TRY(by_command_model_dir(&f->dir, f->model.model, err));
     o.model_dir = by_buf_z(&f->dir);

@@ -15,6 +15,10 @@ typedef struct by_engine_flags {
     double expect_quantile;
     const char *ram, *keep; /* "2G"; "exact" or rows */
     int policy, restore, trunc; /* in the order of their enums */
+    int draft_mode, verify;     /* in the order of their enums */
+    int64_t n_drafts;           /* 0 = off, -1 = as trained */
+    by_flag_list draft_temperature;
+    const char *cost_dir;
     bool async, prefix_cache, invariant;
     by_buf dir;          /* the model's folder, once resolved */
 } by_engine_flags;
@@ -62,6 +66,17 @@ by_engine_flags by_engine_flags_default(void);
      .help = "quantile of past output lengths that admission reserves for (default: 0.9)"},                            \
     {.names = "--batch-invariant", .kind = BY_FLAG_BOOL, .out = &(f).invariant,                                        \
      .help = "results do not depend on what else runs (always so on the CPU)"},                                        \
+    {.names = "--draft-mode", .kind = BY_FLAG_CHOICE, .out = &(f).draft_mode, .choices = "auto|confidence|fixed|off",  \
+     .help = "drafts: while they pay, as many as pay, all of them, none (default: auto)"},                             \
+    {.names = "--draft-tokens,--spec-tokens,--speculative-num-draft-tokens", .kind = BY_FLAG_INT,                      \
+     .out = &(f).n_drafts, .min = 0, .max = BY_ENGINE_DRAFTS_MAX,                                                      \
+     .help = "tokens of a draft block, 0 = no drafts (default: as trained)"},                                          \
+    {.names = "--spec-verify", .kind = BY_FLAG_CHOICE, .out = &(f).verify, .choices = "coupled|rejection",             \
+     .help = "acceptance rule of drafts: the same tokens as without, or the same law (default: coupled)"},             \
+    {.names = "--draft-conf-temp", .kind = BY_FLAG_LIST, .out = &(f).draft_temperature,                                \
+     .help = "temperatures of the confidences by position, as 1.1,0.9 (see calibrate; default: 1)"},                   \
+    {.names = "--perf-cache-dir", .kind = BY_FLAG_STRING, .out = &(f).cost_dir,                                        \
+     .help = "folder that keeps measured step costs for an hour (default: measured at each start)"},                   \
     {.names = "--async,--no-async", .kind = BY_FLAG_BOOL, .out = &(f).async,                                           \
      .help = "prepare a step while the one before runs (default: on)"}
 

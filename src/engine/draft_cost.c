@@ -6,13 +6,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "json/json.h"
+#include "json/json_write.h"
 
-enum { FEW_TIMES = 5, FEW_STEPS = 10, REPEATS = 5 };
+enum { FEW_TIMES = 5, FEW_STEPS = 10, REPEATS = 5, FILE_BYTES_MAX = 1 << 16 };
 
 by_status by_cost_init(by_draft_cost_model *m, int32_t max_seqs, by_err *err) {
     *m = (by_draft_cost_model){.max_seqs = max_seqs};
@@ -201,38 +202,66 @@ by_status by_cost_measure(by_draft_cost_model *m, by_runner *runner, by_kv *kv, 
 
 /* ---- on disk ---- */
 
-static const char *const first_line = "bathyc step costs 1\n";
+static by_status read_points(const by_json *file, by_draft_cost_point *points, int32_t *n, const char *path, by_err *err) {
+    const by_json *list = by_json_get(file, "curve");
+    if (!list || !by_json_is(list, BY_JSON_ARRAY) || list->n < 1 || list->n > BY_COST_POINTS)
+        return BY_FAIL(err, BY_EFORMAT, "%s: \"curve\" is not a list of 1..%d pairs [rows, milliseconds]", path, BY_COST_POINTS);
+    for (uint32_t i = 0; i < list->n; i++) {
+        const by_json *pair = &list->v.items[i];
+        int64_t rows = 0;
+        bool ok = by_json_is(pair, BY_JSON_ARRAY) && pair->n == 2 && by_json_int_in(&pair->v.items[0], 1, BY_LIMIT_STEP_ROWS, &rows) &&
+                  by_json_is_number(&pair->v.items[1]);
+        if (!ok) return BY_FAIL(err, BY_EFORMAT, "%s: curve[%u] is not a pair [rows, milliseconds]", path, i);
+        points[i] = (by_draft_cost_point){(int32_t)rows, by_json_number(&pair->v.items[1])};
+    }
+    *n = (int32_t)list->n;
+    return BY_OK;
+}
 
-bool by_cost_load(by_draft_cost_model *m, const char *dir, const char *name, int64_t max_age_s) {
-    char path[4096], line[128];
-    int len = snprintf(path, sizeof path, "%s/%s", dir, name);
-    if (len < 0 || (size_t)len >= sizeof path) return false;
-    struct stat st;
-    if (stat(path, &st) != 0 || time(NULL) - st.st_mtime > max_age_s) return false;
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
+by_status by_cost_read(by_draft_cost_model *m, const char *path, by_err *err) {
+    by_buf text = {0};
+    by_arena arena;
+    by_arena_init(&arena, BY_MEM_JSON);
+    by_json file;
     by_draft_cost_point points[BY_COST_POINTS];
     int32_t n = 0;
-    bool ok = fgets(line, sizeof line, f) && strcmp(line, first_line) == 0;
-    while (ok && fgets(line, sizeof line, f)) {
-        ok = n < BY_COST_POINTS && sscanf(line, "%d %lf", &points[n].rows, &points[n].ms) == 2;
-        n += ok;
-    }
-    fclose(f);
-    return ok && by_cost_set(m, points, n, NULL) == BY_OK;
+    by_status status = by_file_read(&text, path, FILE_BYTES_MAX, err);
+    if (status == BY_OK) status = by_json_parse(&file, &arena, (by_str){text.ptr, text.len}, NULL, err);
+    if (status == BY_OK) status = read_points(&file, points, &n, path, err);
+    if (status == BY_OK) status = by_cost_set(m, points, n, err);
+    by_arena_deinit(&arena);
+    by_buf_deinit(&text);
+    return status;
+}
+
+bool by_cost_load(by_draft_cost_model *m, const char *dir, const char *name, int64_t max_age_s) {
+    char path[4096];
+    int len = snprintf(path, sizeof path, "%s/%s", dir, name);
+    struct stat st;
+    if (len < 0 || (size_t)len >= sizeof path || stat(path, &st) != 0 || time(NULL) - st.st_mtime > max_age_s) return false;
+    by_err ignored;
+    return by_cost_read(m, path, &ignored) == BY_OK;
 }
 
 void by_cost_save(const by_draft_cost_model *m, const char *dir, const char *name) {
-    char path[4096], fresh[4096];
+    char path[4096];
     int len = snprintf(path, sizeof path, "%s/%s", dir, name);
-    int len2 = snprintf(fresh, sizeof fresh, "%s/%s.%ld", dir, name, (long)getpid());
-    if (len < 0 || (size_t)len >= sizeof path || len2 < 0 || (size_t)len2 >= sizeof fresh) return;
+    if (len < 0 || (size_t)len >= sizeof path) return;
+    by_buf text = {0};
+    by_json_out o = by_json_out_init(&text, BY_JSON_COMPACT);
+    by_json_out_object_begin(&o);
+    by_json_out_key(&o, "curve");
+    by_json_out_array_begin(&o);
+    for (int32_t i = 0; i < m->n_curve; i++) {
+        by_json_out_array_begin(&o);
+        by_json_out_int(&o, m->curve[i].rows);
+        by_json_out_double(&o, m->curve[i].ms);
+        by_json_out_array_end(&o);
+    }
+    by_json_out_array_end(&o);
+    by_json_out_object_end(&o);
     mkdir(dir, 0777);
-    FILE *f = fopen(fresh, "we");
-    if (!f) return;
-    fputs(first_line, f);
-    for (int32_t i = 0; i < m->n_curve; i++) fprintf(f, "%d %.6f\n", m->curve[i].rows, m->curve[i].ms);
-    bool ok = !ferror(f) && fflush(f) == 0 && fsync(fileno(f)) == 0;
-    ok = fclose(f) == 0 && ok;
-    if (!ok || rename(fresh, path) != 0) remove(fresh);
+    by_err ignored;
+    if (by_buf_check(&text, &ignored) == BY_OK) by_file_write(path, text.ptr, text.len, &ignored);
+    by_buf_deinit(&text);
 }

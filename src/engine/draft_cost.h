@@ -38,7 +38,10 @@ by_status by_cost_set(by_draft_cost_model *m, const by_draft_cost_point *curve, 
 by_status by_cost_measure(by_draft_cost_model *m, by_runner *runner, by_kv *kv, int32_t vocab, int32_t max_rows, double budget_ms,
                           by_err *err);
 
-/* Reads or writes the curve as DIR/NAME, a text file; reading gives false when there is none of at most max_age_s seconds or it
+/* Reads a curve from a JSON file {"curve": [[rows, milliseconds], ...]}. Errors: BY_EMISSING, BY_EIO, BY_EFORMAT, BY_EINVAL. */
+by_status by_cost_read(by_draft_cost_model *m, const char *path, by_err *err);
+
+/* Reads or writes the curve as DIR/NAME, such a file; reading gives false when there is none of at most max_age_s seconds or it
  * is not one. Writing replaces by renaming and never fails loudly: a curve that is not kept is measured again. */
 bool by_cost_load(by_draft_cost_model *m, const char *dir, const char *name, int64_t max_age_s);
 void by_cost_save(const by_draft_cost_model *m, const char *dir, const char *name);

@@ -206,8 +206,8 @@ by_status by_engine_propose(by_engine *e, by_job *job) {
         const by_job_row *r = &job->rows[q->row];
         if (q->status < 0 || q->n_outs == 0 || s->at_end || r->bad_at >= 0 || s->sched.n_max - s->n_known < 2) continue;
         int64_t from = r->keep_from > r->valid_from ? r->keep_from : r->valid_from;
-        e->targets[n++] = (by_spec_target){.seq = {.slot = q->slot, .token = s->tokens[s->n_known - 1], .position = s->n_known - 1, .from = from},
-                                           .law = &s->law, .n_out = (int32_t)(s->n_known - s->n_prompt), .drafts = &s->drafts};
+        by_draft_seq at = {.slot = q->slot, .token = s->tokens[s->n_known - 1], .position = s->n_known - 1, .from = from};
+        e->targets[n++] = (by_spec_target){.seq = at, .law = &s->law, .n_out = (int32_t)(s->n_known - s->n_prompt), .drafts = &s->drafts};
     }
     if (n == 0) return BY_OK;
     BY_TRY(by_spec_propose(&e->spec, e->runner, e->targets, n, e->n_drafts, &job->err));
