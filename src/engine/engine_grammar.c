@@ -157,8 +157,11 @@ static bool reserve_rows(by_engine *e, int32_t n) {
     return true;
 }
 
+/* A trigger may come among the drafts: then the rows behind it are limited though the first one is not. */
 static bool needs_masks(const by_job *job, const by_sample_job *s) {
-    return !job->rows[s->row].skipped && by_seq_is_limited(s->seq);
+    const by_matcher *m = s->seq->matcher;
+    if (!m || job->rows[s->row].skipped) return false;
+    return by_seq_is_limited(s->seq) || (drafts_of(job, s) > 0 && !by_matcher_is_ended(m));
 }
 
 void by_engine_masks_begin(by_engine *e, by_job *job) {

@@ -63,7 +63,7 @@ static char folder[1024];
 static int32_t trigger;
 static by_grammar_vocab *vocab;
 static by_grammar *grammars[LANGUAGES];
-static uint64_t n_swapped;
+static uint64_t n_swapped, n_accepted;
 
 static void check(by_status s) {
     if (s < 0) fail_msg("%s: %s", by_status_name(s), err.msg);
@@ -222,6 +222,10 @@ static void one_round(int round) {
     o.state_slots = 4 + (int32_t)by_rng_below(&rng, 4);
     o.expect_quantile = 0.01; /* hardly any reserve: sequences have to be swapped */
     o.async = round % 2 == 0;
+    /* Every verified draft has a mask of its own; what drafts propose is not limited. */
+    static const by_draft_mode modes[] = {BY_DRAFT_FIXED, BY_DRAFT_FIXED, BY_DRAFT_OFF, BY_DRAFT_AUTO};
+    o.draft_mode = modes[round % 4];
+    o.n_drafts = round % 3 ? 0 : 8;
     check(by_engine_open(&e, &o, &err));
     by_request *handles[REQUESTS], *gone;
     for (int i = 0; i < REQUESTS; i++) check(submit(e, &requests[i], &handles[i]));
@@ -236,6 +240,8 @@ static void one_round(int round) {
     assert_int_equal(st.n_failed, 0);
     assert_int_equal(st.grammar.n_compiled, LANGUAGES); /* single flight and the cache */
     n_swapped += st.sched.n_preempted;
+    n_accepted += st.draft.n_accepted;
+    print_message("round %d: %d drafts verified, %d accepted\n", round, (int)st.draft.n_verified, (int)st.draft.n_accepted);
     by_engine_close(e);
 }
 
@@ -243,7 +249,7 @@ static void every_request_equals_its_twin(void **state) {
     (void)state;
     int rounds = by_test_scaled(4);
     for (int i = 0; i < rounds; i++) one_round(i);
-    if (rounds >= 4) assert_true(n_swapped > 0);
+    if (rounds >= 4) assert_true(n_swapped > 0 && n_accepted > 0);
 }
 
 /* ---- refusals ---- */
