@@ -109,7 +109,9 @@ static by_status sample_one(by_engine *e, by_job *job, by_sample_job *k, const f
     const float *row0 = logits + (r->logits + r->n_logits - 1 - n_drafts) * stride;
     for (int32_t i = 0; i <= n_drafts; i++) {
         by_out *out = &job->outs[k->first_out + k->n_outs];
-        by_spec_row row = {.logits = row0 + i * stride, .mask = k->masks ? k->masks + (size_t)i * e->masks.words : NULL, .first = first, .index = i, .n_out = (int32_t)(first - s->n_prompt) + i};
+        const uint32_t *mask = k->masks ? k->masks + (size_t)i * e->masks.words : NULL;
+        by_spec_row row = {.logits = row0 + i * stride, .mask = mask, .first = first, .index = i,
+                           .n_out = (int32_t)(first - s->n_prompt) + i};
         int32_t draft = i < n_drafts ? s->drafts.ids[i] : -1;
         by_spec_token t;
         BY_TRY(by_spec_sample(&e->spec, &s->law, &row, &s->drafts, draft, &t, out->top, err));
