@@ -69,6 +69,12 @@ typedef struct bathyc_request {
     int32_t top_logprobs;  /* alternatives per token, 0..20 */
     int64_t deadline_ms;   /* 0 = none */
     int32_t priority;      /* higher goes first */
+    /* The output is limited: json_schema, json_object, regex, ebnf, lark, choice (JSON list of texts) or structural_tag; NULL = no
+     * limit. The request waits until the grammar is compiled; one that is refused ends with BATHYC_ERROR and the place. */
+    const char *grammar_kind;
+    const char *grammar;         /* the schema, pattern or grammar; not used by json_object */
+    const char *grammar_options; /* JSON object: whitespace, any_order, strict, lenient...; NULL = defaults */
+    int32_t close_by_budget;     /* not 0: max_tokens leaves room to complete the text */
 } bathyc_request;
 
 typedef struct bathyc_alternative {

@@ -63,6 +63,22 @@ typedef struct by_api_constraint {
     by_str text;
 } by_api_constraint;
 
+/* What the text of an answer is limited to, in the server profile: kind is NULL (nothing) or "json_schema", "json_object", "regex",
+ * "ebnf", "lark", "choice", "structural_tag" (text is the schema, pattern, grammar, JSON list, JSON object), or "tools" (text is
+ * a JSON list of {"name", "parameters"}). docs/grammar.md. */
+typedef struct by_api_grammar {
+    const char *kind;
+    const char *field; /* of the request, for messages */
+    by_str text;
+    by_str options; /* JSON object as by_grammar_options_read takes it, or empty */
+    bool lenient, strict;    /* tools: unsupported keywords are left out; nothing undeclared */
+    bool required, one_call; /* tools: at least one call, the prompt has opened the block; at most one */
+    bool close_by_budget;
+    const int32_t *trigger; /* begins behind these ids; none: at once, or behind the reasoning */
+    uint32_t n_trigger;
+    int32_t bound_id; /* -1 = none */
+} by_api_grammar;
+
 typedef struct by_api_bias {
     uint32_t token;
     float value;
@@ -90,6 +106,7 @@ typedef struct by_api_inference {
     uint32_t min_tokens;                        /* no end before so many tokens */
     const int32_t *stop_ids;                    /* end tokens of this request (not yet compared with a vocabulary) */
     uint32_t n_stop_ids;
+    by_api_grammar grammar;
 } by_api_inference;
 
 /* Responses: what the response object repeats. The JSON pieces are compact JSON, ready to be spliced in. */

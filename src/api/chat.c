@@ -121,7 +121,15 @@ static const by_shape_variant format_variants[] = {
     [BY_FORMAT_JSON_SCHEMA] = {"json_schema", format_schema, BY_COUNT(format_schema)},
     [BY_FORMAT_REGEX] = {"regex", format_regex, BY_COUNT(format_regex)},
 };
-static const by_shape format = BY_SHAPE_TAGGED_OF("type", format_variants);
+static const by_shape tagged_format = BY_SHAPE_TAGGED_OF("type", format_variants);
+
+/* Formats that only the server profile knows are read by grammar_fields.c; here they are text. */
+static by_status check_format(by_shape_job *job, by_json *v) {
+    static const uint32_t text = BY_FORMAT_TEXT;
+    if (job->server && v->type == BY_JSON_OBJECT && by_is_extra_format(v)) return by_shape_check_fields(job, v, NULL, 0, &text);
+    return by_shape_check(job, v, &tagged_format);
+}
+static const by_shape format = {.kind = BY_SHAPE_CUSTOM, .check = check_format};
 
 static const by_shape stop = BY_SHAPE_STRING_OR_LIST_OF(&by_shape_string);
 static const by_shape_field stream_options_fields[] = {{"include_usage", &by_shape_bool, BY_FIELD_OPTIONAL},
@@ -448,6 +456,8 @@ by_status by_convert_chat(by_convert *cv, by_json *body) {
     BY_TRY(convert_all_messages(cv, by_field(body, F_MESSAGES)));
     BY_TRY(by_check_reasoning(cv, BY_STR("reasoning_content")));
     BY_TRY(check_json_word(cv, by_field(body, F_FORMAT)));
+    const by_json *parallel = by_field(body, F_PARALLEL);
+    cv->one_call = by_given(parallel) && !parallel->v.b;
     BY_TRY(convert_choice(cv, by_field(body, F_CHOICE)));
     BY_TRY(check_prefix(cv, body));
     BY_TRY(by_set_stop(cv, by_field(body, F_STOP)));

@@ -420,5 +420,6 @@ by_status by_finish_conversation(by_convert *cv) {
         p->thinking_end = specials->text[BY_SPECIAL_THINKING_END];
         p->dsml = specials->text[BY_SPECIAL_DSML];
     }
-    return set_constraint(cv);
+    BY_TRY(set_constraint(cv));
+    return cv->server ? by_set_grammar(cv) : BY_OK;
 }

@@ -16,6 +16,7 @@ typedef struct by_convert {
     by_err *err;
     bool server; /* profile */
     bool honour; /* temperature and top_p stay as they were sent */
+    bool strict_format, one_call; /* strict mode of a json_schema format; parallel calls are not wanted */
     /* messages so far; moved into out->conversation at the end */
     by_recipe_message *messages;
     uint32_t n_messages, cap_messages;
@@ -177,5 +178,12 @@ by_status by_check_body(by_convert *cv, by_json *body, const by_shape *shape);
  * those of the format, or null), and whether sampling values are honoured. The second: sampling. */
 by_status by_begin_server_fields(by_convert *cv, const by_json *body, const by_json *thinking, const by_json *effort);
 by_status by_end_server_fields(by_convert *cv, const by_json *body);
+
+/* What limits the answer (grammar_fields.c), server profile only. The first reads the fields of their own, from the body before it
+ * is rewritten; the second adds format and tools and settles inference.grammar. A response_format that only the server profile
+ * knows counts as text for everybody else. */
+by_status by_read_grammar_fields(by_convert *cv, const by_json *body);
+by_status by_set_grammar(by_convert *cv);
+bool by_is_extra_format(const by_json *f);
 
 #endif

@@ -199,6 +199,7 @@ by_status by_end_server_fields(by_convert *cv, const by_json *body) {
     BY_TRY(set_logit_bias(cv, by_field(&extra, E_LOGIT_BIAS)));
     BY_TRY(by_set_seed(cv, by_field(&extra, E_SEED)));
     BY_TRY(set_best_of(cv, by_field(&extra, E_BEST_OF)));
+    BY_TRY(by_read_grammar_fields(cv, body));
     BY_TRY(set_end_rules(cv, by_field(&extra, E_IGNORE_EOS), by_field(&extra, E_MIN_TOKENS), by_field(&extra, E_STOP_IDS)));
     return set_max_completion_tokens(cv, by_field(&extra, E_MAX_COMPLETION_TOKENS), by_field(&extra, E_MAX_TOKENS));
 }

@@ -64,6 +64,7 @@ static by_status check_parameters(by_convert *cv, by_recipe_tool *tool) {
     static const by_json empty_schema = {.type = BY_JSON_OBJECT, .n = 1, .v.members = (by_json_member *)(uintptr_t)object_type};
     const by_json *parameters = tool->parameters;
     bool given = parameters && parameters->type != BY_JSON_NULL;
+    tool->given = given ? parameters : NULL;
     if (tool->strict && *tool->strict)
         return by_rewrite_strict(cv, given ? parameters : &empty_schema, true, &tool->parameters);
     if (!given && cv->out->api == BY_API_MESSAGES) /* here a schema is a must */
@@ -101,6 +102,7 @@ by_status by_set_schema_format(by_convert *cv, const by_json *schema, bool stric
         BY_TRY(status);
     }
     cv->out->conversation.format = BY_FORMAT_JSON_SCHEMA;
+    cv->strict_format = strict;
     cv->out->conversation.schema = schema; /* the prompt shows it as it was sent */
     by_buf text = {0};
     by_json_write(&text, shown, BY_JSON_COMPACT);

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "capi/capi_impl.h"
+#include "grammar/grammar_options.h"
 
 enum { TOP_MAX = 20 };
 
@@ -136,8 +137,30 @@ static by_status encode_text(bathyc_engine *e, const char *text, by_tok_ids *ids
     return by_tok_encode(m->tok, NULL, by_str_z(text), BY_TOK_PLAIN, ids, err);
 }
 
-by_status by_capi_options(bathyc_engine *e, const bathyc_request *r, by_tok_ids *ids, by_request_opts *q, by_err *err) {
+static by_status set_grammar(const bathyc_request *r, by_capi_input *in, by_request_opts *q, by_err *err) {
+    if (!r->grammar_kind) return BY_OK;
+    by_request_grammar *g = &in->grammar;
+    *g = (by_request_grammar){.bound_id = -1, .close_by_budget = r->close_by_budget != 0};
+    if (!by_grammar_kind_parse(&g->spec.kind, by_str_z(r->grammar_kind)))
+        return BY_FAIL(err, BY_EINVAL, "grammar_kind: '%s' is unknown", r->grammar_kind);
+    if (!r->grammar && g->spec.kind != BY_GRAMMAR_JSON_OBJECT) return BY_FAIL(err, BY_EINVAL, "grammar: missing");
+    g->spec.text = by_str_z(r->grammar ? r->grammar : "");
+    by_str options = by_str_z(r->grammar_options ? r->grammar_options : "");
+    if (by_grammar_options_parse(&g->spec.opts, &in->arena, options, err) < 0) return by_err_prefix(err, "grammar_options: ");
+    q->grammar = g;
+    return BY_OK;
+}
+
+void by_capi_input_deinit(by_capi_input *in) {
+    by_tok_ids_deinit(&in->ids);
+    by_arena_deinit(&in->arena);
+}
+
+by_status by_capi_options(bathyc_engine *e, const bathyc_request *r, by_capi_input *in, by_request_opts *q, by_err *err) {
     *q = by_request_opts_default();
+    *in = (by_capi_input){0};
+    by_arena_init(&in->arena, BY_MEM_REQUEST);
+    by_tok_ids *ids = &in->ids;
     if (!r->tokens && !r->text) return BY_FAIL(err, BY_EINVAL, "prompt: neither tokens nor text");
     if (!r->tokens) BY_TRY(encode_text(e, r->text, ids, err));
     size_t n = r->tokens ? r->n_tokens : ids->n;
@@ -165,7 +188,7 @@ by_status by_capi_options(bathyc_engine *e, const bathyc_request *r, by_tok_ids 
     p->stop_ids = r->stop_ids;
     p->n_stop_ids = (int32_t)r->n_stop_ids;
     p->eos_id = by_engine_model(e->engine)->cfg.eos_id;
-    return BY_OK;
+    return set_grammar(r, in, q, err);
 }
 
 static void on_news(void *arg) {
@@ -186,13 +209,13 @@ static by_status make_job(bathyc_engine *e, const bathyc_request *r, by_capi_job
     j->choices = by_alloc_zero(BY_MEM_REQUEST, (size_t)r->n * sizeof *j->choices);
     if (!j->choices) return BY_FAIL(err, BY_ENOMEM, "out of memory for a request");
     for (int32_t i = 0; i < r->n; i++) by_tok_stream_init(&j->choices[i].text, tok, BY_TOK_STREAM_LOSSLESS, true);
-    by_tok_ids ids = {0};
+    by_capi_input in;
     by_request_opts q;
-    by_status status = by_capi_options(e, r, &ids, &q, err);
+    by_status status = by_capi_options(e, r, &in, &q, err);
     q.notify = on_news;
     q.arg = j;
     if (status == BY_OK) status = by_engine_submit(e->engine, &q, &j->request, err);
-    by_tok_ids_deinit(&ids);
+    by_capi_input_deinit(&in);
     return status;
 }
 

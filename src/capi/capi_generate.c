@@ -15,17 +15,17 @@ void bathyc_result_free(bathyc_result *r) {
 
 /* Hands one over. Its queue holds all of its events, since results are read in order and a full queue would hold it up. */
 static by_status submit(bathyc_engine *e, const bathyc_request *r, by_request **out, by_err *err) {
-    by_tok_ids ids = {0};
+    by_capi_input in;
     by_request_opts q;
     *out = NULL;
-    by_status status = by_capi_options(e, r, &ids, &q, err);
+    by_status status = by_capi_options(e, r, &in, &q, err);
     if (status == BY_OK) {
         int64_t most = ((int64_t)(q.max_tokens > 0 ? q.max_tokens : 0) + 4) * (q.n > 0 ? q.n : 1);
         if (most > by_engine_max_context(e->engine) * 64) most = by_engine_max_context(e->engine) * 64;
         q.queue_cap = most > QUEUE_MAX ? QUEUE_MAX : (int32_t)most;
         status = by_engine_submit(e->engine, &q, out, err);
     }
-    by_tok_ids_deinit(&ids);
+    by_capi_input_deinit(&in);
     return status;
 }
 

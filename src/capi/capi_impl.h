@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/rng.h"
 #include "bathyc/engine.h"
@@ -44,7 +45,14 @@ struct bathyc_engine {
 /* Fills *out (may be NULL) and returns the public code of a status. */
 int by_capi_fail(bathyc_error *out, by_status status, const char *message);
 
-/* The engine's options of a request. ids: memory for the prompt when it came as text; must outlive q. */
-by_status by_capi_options(bathyc_engine *e, const bathyc_request *r, by_tok_ids *ids, by_request_opts *q, by_err *err);
+/* What the engine's options of a request point to. */
+typedef struct by_capi_input {
+    by_tok_ids ids; /* of a prompt that came as text */
+    by_request_grammar grammar;
+    by_arena arena;
+} by_capi_input;
+/* The engine's options of a request. The caller deinits `in` when q has been submitted, also after an error. */
+by_status by_capi_options(bathyc_engine *e, const bathyc_request *r, by_capi_input *in, by_request_opts *q, by_err *err);
+void by_capi_input_deinit(by_capi_input *in);
 
 #endif

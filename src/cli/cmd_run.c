@@ -21,10 +21,12 @@
 #include "json/json_write.h"
 #include "recipe/answer.h"
 #include "recipe/prompt.h"
+#include "service/service_grammar.h"
 
 typedef struct {
     by_model_flags model;
     const char *prompt, *file, *system, *think;
+    const char *schema, *regex, *grammar; /* files, the second a text: what limits the answer */
     by_flag_list stops, images;
     bool raw, json;
     int64_t max_tokens, top_k;
@@ -34,6 +36,8 @@ typedef struct {
     by_solo solo;
     by_answer *answer;
     by_tok_scratch *scratch;
+    by_grammar_vocab *vocab;
+    by_matcher *matcher;
     by_buf content, reasoning;
     by_answer_end_kind end;
     by_answer_usage usage;
@@ -73,8 +77,40 @@ static void write_thinking(const job *j, by_json_out *o) {
     else by_json_out_z(o, j->think);
 }
 
+/* Schema, pattern or grammar as the fields of a request; a schema is shown to the model too, where there is a chat format. */
+static by_status write_limit(const job *j, by_json_out *o, by_err *err) {
+    by_buf text = {0};
+    by_arena arena;
+    by_json schema;
+    by_status status = BY_OK;
+    const char *file = j->schema ? j->schema : j->grammar;
+    by_arena_init(&arena, BY_MEM_JSON);
+    if (file) status = by_file_read(&text, file, BY_LIMIT_REQUEST_BYTES, err);
+    if (status == BY_OK && j->schema && by_json_parse(&schema, &arena, by_buf_str(&text), NULL, err) < 0)
+        status = by_err_prefix(err, "%s: ", file);
+    if (status == BY_OK && (file || j->regex)) {
+        bool format = j->schema && !j->raw;
+        by_json_out_key(o, format ? "response_format" : "structured_outputs");
+        by_json_out_object_begin(o);
+        by_json_out_key(o, format ? "type" : j->schema ? "json" : j->regex ? "regex" : "grammar");
+        if (format) {
+            by_json_out_z(o, "json_schema");
+            by_json_out_key(o, "json_schema");
+            by_json_out_object_begin(o);
+            by_json_out_key(o, "schema");
+        }
+        if (j->schema) by_json_out_value(o, &schema);
+        else by_json_out_string(o, j->regex ? by_str_z(j->regex) : by_buf_str(&text));
+        if (format) by_json_out_object_end(o);
+        by_json_out_object_end(o);
+    }
+    by_arena_deinit(&arena);
+    by_buf_deinit(&text);
+    return status;
+}
+
 /* The same request that a client would send. */
-static void write_body(const job *j, by_str text, by_buf *body) {
+static by_status write_body(const job *j, by_str text, by_buf *body, by_err *err) {
     by_json_out o = by_json_out_init(body, BY_JSON_COMPACT);
     by_json_out_object_begin(&o);
     by_json_out_key(&o, "model");
@@ -102,7 +138,9 @@ static void write_body(const job *j, by_str text, by_buf *body) {
         for (int i = 0; i < j->stops.n; i++) by_json_out_z(&o, j->stops.items[i]);
         by_json_out_array_end(&o);
     }
+    BY_TRY(write_limit(j, &o, err));
     by_json_out_object_end(&o);
+    return by_buf_check(body, err);
 }
 
 static by_status convert(job *j, by_arena *arena, by_str body, by_api_converted *c, by_err *err) {
@@ -199,6 +237,23 @@ static by_status make_answer(job *j, const by_api_converted *c, int32_t n_prompt
     return by_answer_ready(j->answer, (uint64_t)n_prompt, 0, NULL, err);
 }
 
+/* A matcher for what limits the answer; max_tokens leaves room to complete it. */
+static by_status make_matcher(job *j, const by_api_converted *c, by_arena *arena, by_err *err) {
+    by_request_grammar g;
+    bool has;
+    by_grammar *grammar = NULL;
+    const by_tok *tok = j->solo.model->tok;
+    BY_TRY(by_service_grammar(&g, &has, arena, c, tok, err));
+    if (!has) return BY_OK;
+    BY_TRY(by_grammar_vocab_from_tok(&j->vocab, tok, (uint32_t)j->solo.model->cfg.eos_id, err));
+    BY_TRY(by_grammar_compile_spec(&grammar, j->vocab, &g.spec, err));
+    by_matcher_opts o = {.trigger_ids = (const uint32_t *)g.trigger, .n_trigger = (uint32_t)g.n_trigger, .bound_id = g.bound_id,
+                         .close_by_budget = true};
+    by_status status = by_matcher_create(&j->matcher, grammar, &o, err);
+    by_grammar_release(grammar);
+    return status;
+}
+
 static by_status generate(job *j, const by_api_converted *c, by_tok_ids *ids, by_solo_gen_result *r, by_err *err) {
     const by_config *cfg = &j->solo.model->cfg;
     int64_t limit = j->model.context && j->model.context < cfg->max_positions ? j->model.context : cfg->max_positions;
@@ -207,6 +262,7 @@ static by_status generate(job *j, const by_api_converted *c, by_tok_ids *ids, by
         return BY_FAIL(err, BY_ECONTEXT, "the prompt has %lld tokens and the context holds %lld, one of which must be left",
                        (long long)n_prompt, (long long)limit);
     by_solo_gen_opts o = {.sampling = by_sample_params_default(), .max_tokens = (int32_t)(j->max_tokens < room ? j->max_tokens : room)};
+    o.matcher = j->matcher;
     o.sampling.law.temperature = (float)j->temperature;
     o.sampling.law.top_p = (float)j->top_p;
     o.sampling.law.top_k = (int32_t)j->top_k;
@@ -275,8 +331,7 @@ static by_status run(job *j, by_err *err) {
     by_solo_gen_result r = {0};
     by_status status = read_prompt(j, &text, err);
     if (status < 0) goto out;
-    write_body(j, by_buf_str(&text), &body);
-    BY_TRY_OUT(by_buf_check(&body, err));
+    BY_TRY_OUT(write_body(j, by_buf_str(&text), &body, err));
     BY_TRY_OUT(convert(j, &arena, by_buf_str(&body), &c, err));
     BY_TRY_OUT(by_model_flags_open(&j->solo, &j->model, err));
     if (!j->solo.model->tok) {
@@ -285,6 +340,7 @@ static by_status run(job *j, by_err *err) {
     }
     BY_TRY_OUT(by_tok_scratch_create(&j->scratch, j->solo.model->tok, err));
     BY_TRY_OUT(encode(j, &c, &ids, err));
+    BY_TRY_OUT(make_matcher(j, &c, &arena, err));
     BY_TRY_OUT(generate(j, &c, &ids, &r, err));
     if (j->json) BY_TRY_OUT(print_json(j, &r, err));
     else if (j->wrote && j->last != '\n') put(j, BY_STR("\n"));
@@ -301,6 +357,8 @@ static bool usage_ok(job *j) {
     if (!j->prompt == !j->file) return fprintf(stderr, "bathyc run: give either --prompt or --file\n"), false;
     if (j->images.n) return fprintf(stderr, "bathyc run: --image: this build has no image input\n"), false;
     if (j->raw && (j->system || j->think)) return fprintf(stderr, "bathyc run: --raw takes neither --system nor --think\n"), false;
+    if ((j->schema != NULL) + (j->regex != NULL) + (j->grammar != NULL) > 1)
+        return fprintf(stderr, "bathyc run: give one of --json-schema, --regex and --grammar\n"), false;
     return true;
 }
 
@@ -322,6 +380,9 @@ int by_cmd_run(int argc, char **argv) {
         {.names = "--min-p", .kind = BY_FLAG_DOUBLE, .out = &j.min_p, .dmin = 0, .dmax = 1, .help = "0 = off (default)"},
         {.names = "--seed,-s", .kind = BY_FLAG_UINT64, .out = &j.seed, .seen = &j.has_seed, .help = "same seed, same text (default: random)"},
         {.names = "--stop", .kind = BY_FLAG_LIST, .out = &j.stops, .help = "end the answer at this text; may repeat"},
+        {.names = "--json-schema", .kind = BY_FLAG_STRING, .out = &j.schema, .help = "file with a JSON schema that the answer follows"},
+        {.names = "--regex", .kind = BY_FLAG_STRING, .out = &j.regex, .help = "regular expression that the whole answer matches"},
+        {.names = "--grammar", .kind = BY_FLAG_STRING, .out = &j.grammar, .help = "file with an EBNF (GBNF) or Lark grammar of the answer"},
         {.names = "--json", .kind = BY_FLAG_BOOL, .out = &j.json, .help = "print one JSON object instead of the text"},
         BY_CONTEXT_FLAG_ROW(j.model),
         BY_MODEL_FLAG_ROWS(j.model),
@@ -339,6 +400,8 @@ int by_cmd_run(int argc, char **argv) {
     if (status == BY_OK) status = run(&j, &err);
     if (status < 0) fprintf(stderr, "%sbathyc run: %s\n", j.wrote && j.last != '\n' ? "\n" : "", err.msg);
     by_answer_destroy(j.answer);
+    by_matcher_destroy(j.matcher);
+    by_grammar_vocab_destroy(j.vocab);
     by_tok_scratch_destroy(j.scratch);
     by_buf_deinit(&j.content);
     by_buf_deinit(&j.reasoning);

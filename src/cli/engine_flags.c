@@ -101,6 +101,11 @@ by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *
     if (f->mixed_rows) o.sched.prefill_rows = (int32_t)f->mixed_rows;
     o.sched.bypass_limit = (int32_t)f->bypass_limit;
     o.sched.policy = (by_prefill_policy)f->policy;
+    o.grammar.timeout_us = f->grammar_timeout_ms * 1000;
+    o.grammar.n_threads = (int32_t)f->grammar_threads;
+    int64_t cache = 0;
+    if (f->grammar_cache && by_parse_size(&cache, f->grammar_cache, err) < 0) return by_err_prefix(err, "--grammar-cache: ");
+    o.grammar.bytes_max = (size_t)cache;
     BY_TRY(set_keep(&o, f->keep, err));
     BY_TRY(set_memory(&o, f, err));
     BY_TRY(set_drafts(&o, f, err));

@@ -11,6 +11,8 @@ typedef struct by_engine_flags {
     by_model_flags model;
     int64_t max_seqs, max_rows, max_queue, kv_blocks, state_slots, bypass_limit, interval; /* 0 = default */
     int64_t ttft_budget_ms, mixed_rows;
+    int64_t grammar_timeout_ms, grammar_threads; /* 0 = default */
+    const char *grammar_cache;                   /* "1G" */
     double memory_share; /* of the free memory, for caches; 0 = default */
     double expect_quantile;
     const char *ram, *keep; /* "2G"; "exact" or rows */
@@ -62,6 +64,12 @@ by_engine_flags by_engine_flags_default(void);
      .max = BY_LIMIT_STEP_ROWS, .help = "most prompt rows of a step that also decodes (default: what is left)"},       \
     {.names = "--bypass-limit", .kind = BY_FLAG_INT, .out = &(f).bypass_limit, .min = 0, .max = INT32_MAX,             \
      .help = "requests that may pass one that does not fit yet (default: 4)"},                                         \
+    {.names = "--grammar-timeout", .kind = BY_FLAG_INT, .out = &(f).grammar_timeout_ms, .min = 1, .max = 600000,               \
+     .help = "longest compilation of one grammar or schema, in ms (default: 2000)"},                                   \
+    {.names = "--grammar-threads", .kind = BY_FLAG_INT, .out = &(f).grammar_threads, .min = 1, .max = 64,              \
+     .help = "threads that compile grammars (default: 2)"},                                                            \
+    {.names = "--grammar-cache", .kind = BY_FLAG_STRING, .out = &(f).grammar_cache,                                    \
+     .help = "most memory for compiled grammars (default: 1G)"},                                                       \
     {.names = "--expect-quantile", .kind = BY_FLAG_DOUBLE, .out = &(f).expect_quantile, .dmin = 0.001, .dmax = 1,      \
      .help = "quantile of past output lengths that admission reserves for (default: 0.9)"},                            \
     {.names = "--batch-invariant", .kind = BY_FLAG_BOOL, .out = &(f).invariant,                                        \

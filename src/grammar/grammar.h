@@ -102,10 +102,14 @@ typedef struct by_grammar_stats {
 } by_grammar_stats;
 void by_grammar_get_stats(by_grammar *g, by_grammar_stats *out);
 
-/* DeepSeek V4.1 tool calls as a structural tag. tools: list of {"name", "parameters"} or of OpenAI tool objects;
- * name: only this tool, or empty; required: the text starts inside the block and holds at least one call; otherwise
- * free text with an optional block. Appends the tag's JSON to out. Errors: BY_EINVAL. */
-by_status by_grammar_dsml_tag(by_buf *out, by_str tools_json, by_str name, bool required, by_err *err);
+typedef struct by_grammar_dsml_opts {
+    by_str name;   /* only this tool, or empty */
+    bool required; /* the text starts inside the block and holds at least one call; otherwise free text with an optional block */
+    bool one_call; /* a block holds one call, not more */
+} by_grammar_dsml_opts;
+/* DeepSeek V4.1 tool calls as a structural tag. tools: list of {"name", "parameters"} or of OpenAI tool objects. Appends the tag's
+ * JSON to out. Errors: BY_EINVAL. */
+by_status by_grammar_dsml_tag(by_buf *out, by_str tools_json, const by_grammar_dsml_opts *opts, by_err *err);
 
 /* ---- matching ---- */
 

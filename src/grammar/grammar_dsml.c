@@ -33,37 +33,38 @@ static void write_tag(by_buf *out, const by_json *f) {
     by_buf_deinit(&begin);
 }
 
-by_status by_grammar_dsml_tag(by_buf *out, by_str tools_json, by_str name, bool required, by_err *err) {
+by_status by_grammar_dsml_tag(by_buf *out, by_str tools_json, const by_grammar_dsml_opts *opts, by_err *err) {
     by_arena a;
     by_json tools;
     by_arena_init(&a, BY_MEM_GRAMMAR);
     by_status status = by_json_parse(&tools, &a, tools_json, NULL, err);
     if (status >= 0 && tools.type != BY_JSON_ARRAY) status = BY_FAIL(err, BY_EINVAL, "tools: a list is expected");
     const char *head =
-        required ? "{\"type\":\"structural_tag\",\"format\":{\"type\":\"sequence\",\"elements\":["
+        opts->required ? "{\"type\":\"structural_tag\",\"format\":{\"type\":\"sequence\",\"elements\":["
                  : "{\"type\":\"structural_tag\",\"format\":{\"type\":\"triggered_tags\",\"triggers\":[\"<" DSML
                    " calls>\"],\"stop_after_first\":true,\"tags\":[{\"type\":\"tag\",\"begin\":\"<" DSML
                    " calls>\\n\",\"content\":";
     uint32_t n = 0;
     if (status >= 0) {
         by_buf_push_z(out, head);
-        by_buf_push_z(out, "{\"type\":\"tags_with_separator\",\"separator\":\"\",\"at_least_one\":true,\"tags\":[");
+        by_buf_push_z(out, "{\"type\":\"tags_with_separator\",\"separator\":\"\",\"at_least_one\":true,");
+        by_buf_push_z(out, opts->one_call ? "\"stop_after_first\":true,\"tags\":[" : "\"tags\":[");
     }
     for (uint32_t i = 0; status >= 0 && i < tools.n; i++) {
         const by_json *f = function_of(&tools.v.items[i]), *own = by_json_get(f, "name");
         if (!by_json_is(own, BY_JSON_STRING))
             status = BY_FAIL(err, BY_EINVAL, "tools[%u].name: a string is expected", i);
-        else if (!name.len || by_str_eq(own->v.s, name)) {
+        else if (!opts->name.len || by_str_eq(own->v.s, opts->name)) {
             if (n++) by_buf_push_byte(out, ',');
             write_tag(out, f);
         }
     }
     if (status >= 0 && n == 0)
-        status = BY_FAIL(err, BY_EINVAL, name.len ? "tools: there is no tool %.*s" : "tools: the list is empty%.*s",
-                         BY_STR_ARG(name));
+        status = BY_FAIL(err, BY_EINVAL, opts->name.len ? "tools: there is no tool %.*s" : "tools: the list is empty%.*s",
+                         BY_STR_ARG(opts->name));
     if (status >= 0) {
         by_buf_push_z(out, "]}");
-        by_buf_push_z(out, required ? ",{\"type\":\"const_string\",\"value\":\"</" DSML " calls>\"}]}}"
+        by_buf_push_z(out, opts->required ? ",{\"type\":\"const_string\",\"value\":\"</" DSML " calls>\"}]}}"
                                     : ",\"end\":\"</" DSML " calls>\"}]}}");
         status = by_buf_check(out, err);
     }

@@ -45,6 +45,13 @@ by_status by_grammar_options_read(by_grammar_opts *out, const by_json *v, by_err
     return BY_OK;
 }
 
+by_status by_grammar_options_parse(by_grammar_opts *out, by_arena *arena, by_str text, by_err *err) {
+    by_json v;
+    if (text.len == 0) return BY_OK;
+    BY_TRY(by_json_parse(&v, arena, text, NULL, err));
+    return by_grammar_options_read(out, &v, err);
+}
+
 void by_grammar_write_json(by_buf *out, const by_json *v) {
     switch (v->type) {
     case BY_JSON_NULL: by_buf_push_z(out, "null"); break;

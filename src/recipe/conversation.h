@@ -48,6 +48,7 @@ typedef struct by_recipe_tool {
     by_str name;
     by_str description;         /* empty when there is none */
     const by_json *parameters;  /* JSON schema, or NULL: written as null */
+    const by_json *given;       /* parameters as they were sent, where they were rewritten; not shown */
     const bool *strict;         /* NULL = not given */
     bool has_description;
     bool defer_loading;         /* hidden from the first list of tools */

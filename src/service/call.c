@@ -6,6 +6,7 @@
 #include "json/json_write.h"
 #include "recipe/prompt.h"
 #include "service/service.h"
+#include "service/service_grammar.h"
 #include "service/service_impl.h"
 
 enum { TOP_MAX = 20 }; /* alternatives that the APIs allow */
@@ -32,7 +33,8 @@ struct by_call {
     lane *lanes;
     by_api_stream **streams; /* [n_lanes * n] */
     uint32_t n_lanes, n_submitted, n_done, n;
-    bool has_problem;
+    by_request_grammar grammar; /* of every prompt; its strings live in the arena */
+    bool has_grammar, has_problem;
     by_call_problem problem;
 };
 
@@ -62,6 +64,7 @@ static by_status fail_status(by_call *c, by_status status, const by_err *err) {
     } table[] = {
         {BY_EINVAL, 400, "invalid_request_error", "invalid_request_error"},
         {BY_EUNSUPPORTED, 400, "invalid_request_error", "unsupported"},
+        {BY_EGRAMMAR, 400, "invalid_request_error", "grammar_error"},
         {BY_ECONTEXT, 400, "invalid_request_error", "context_length_exceeded"},
         {BY_EBUSY, 429, "rate_limit_error", "queue_full"},
         {BY_ETIMEOUT, 504, "server_error", "deadline_exceeded"},
@@ -230,6 +233,7 @@ static by_status submit(by_call *c, lane *l, by_err *err) {
     q.plain_logprobs = inf->logprobs || inf->best_of > inf->n;
     q.priority = c->opts.priority;
     q.deadline_ms = c->opts.deadline_ms;
+    q.grammar = c->has_grammar ? &c->grammar : NULL;
     q.notify = c->opts.notify;
     q.arg = c->opts.arg;
     return by_source_submit(c->service, &q, &l->request, err);
@@ -263,6 +267,7 @@ static by_status prepare(by_call *c, by_err *err) {
     if (c->opts.usage_place == BY_API_USAGE_OWN_EVENT && c->converted.continuous_usage) c->opts.usage_place = BY_API_USAGE_CONTINUOUS;
     by_rng rng = by_service_rng(c->service);
     BY_TRY(set_sampling(c, &rng, err));
+    BY_TRY(by_service_grammar(&c->grammar, &c->has_grammar, &c->arena, &c->converted, by_service_tok(c->service), err));
     c->n = c->converted.inference.n;
     c->n_lanes = c->converted.api == BY_API_COMPLETIONS ? c->converted.n_prompts : 1;
     c->lanes = by_arena_zero(&c->arena, c->n_lanes * sizeof *c->lanes);
@@ -353,6 +358,7 @@ static by_status feed(by_call *c, lane *l, const by_event *ev, by_err *err) {
     case BY_CHOICE_ERROR: break;
     }
     by_status status = by_source_error(c->service, l->request, err);
+    if (status == BY_EGRAMMAR) by_err_prefix(err, "%s: ", c->converted.inference.grammar.field);
     return status < 0 ? status : BY_FAIL(err, BY_EINTERNAL, "the engine failed without a reason");
 }
 

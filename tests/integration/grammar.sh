@@ -23,4 +23,15 @@ sed -n 1p "$dir/out" | grep -q '"op":"ready","engine":"bathyc"' || fail "ready l
 sed -n 2p "$dir/out" | grep -q '"id":"x","ok":true' || fail "case"
 sed -n 3p "$dir/out" | grep -q '"ok":false,"error":{"code":"BY_EINVAL".*"where":"/type"' || fail "compile error"
 sed -n 5p "$dir/out" | grep -q '"maxrss_kb"' || fail "stats"
+# answers of a model that are limited
+run() { "$program" run --model "$source/models/tiny" -p hello -n 60 --seed 4 "$@" 2> "$dir/err"; }
+run --regex '[a-c]{4}-[0-9]{2}' | grep -Eqx '[a-c]{4}-[0-9]{2}' || fail "run --regex"
+run --json-schema "$dir/s.json" > "$dir/answer" || fail "run --json-schema"
+"$program" grammar validate "$dir/s.json" "$dir/answer" > /dev/null ||
+  "$program" grammar validate "$dir/s.json" --text "$(cat "$dir/answer")" > /dev/null || fail "the answer follows the schema"
+printf 'root ::= "x" ("y" | "z")+ "!"' > "$dir/g"
+run --raw --grammar "$dir/g" | grep -Eqx 'x[yz]+!' || fail "run --grammar"
+run --regex '[a-c' > /dev/null && fail "a bad regex must fail"
+grep -q 'regex: .*offset 4' "$dir/err" || fail "place in a bad regex"
+run --regex a --grammar "$dir/g" > /dev/null; [ $? = 2 ] || fail "two limits at once must exit with 2"
 exit $bad

@@ -409,7 +409,7 @@ static const char tools[] =
 static by_grammar *tool_grammar(const char *name, bool required) {
     by_buf tag = {0};
     by_err err;
-    if (by_grammar_dsml_tag(&tag, by_str_z(tools), by_str_z(name), required, &err) < 0) fail_msg("%s", err.msg);
+    if (by_grammar_dsml_tag(&tag, by_str_z(tools), &(by_grammar_dsml_opts){by_str_z(name), required, false}, &err) < 0) fail_msg("%s", err.msg);
     by_grammar *g = make(BY_GRAMMAR_TAG, by_buf_z(&tag));
     by_buf_deinit(&tag);
     return g;

@@ -1,0 +1,283 @@
+/* test_service_grammar.c - requests of all APIs whose answers are limited, on random weights: what comes out follows the schema,
+ * pattern or tool, whatever the weights say. Names in brackets are items of the list of complaints. BY_TEST_TIMEOUT=600 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "json/json_write.h"
+#include "service/service.h"
+#include "support/golden.h"
+#include "support/seed.h"
+
+static by_service *service;
+static by_arena arena;
+static by_err err;
+
+static void check(by_status s) {
+    if (s < 0) fail_msg("%s: %s", by_status_name(s), err.msg);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    static const char *const names[] = {"m"};
+    by_service_opts o = {.engine = by_engine_opts_default(), .names = names, .n_names = 1};
+    by_api_options_init(&o.api);
+    o.api.default_thinking = false;
+    o.api.honour_sampling = true;
+    o.engine.model_dir = by_source_path("models/tiny");
+    o.engine.device.n_threads = 1;
+    o.engine.max_context = 1500;
+    o.engine.ram_bytes = 512 << 20;
+    by_arena_init(&arena, BY_MEM_MISC);
+    check(by_service_open(&service, &o, &err));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    by_service_close(service);
+    by_arena_deinit(&arena);
+    return 0;
+}
+
+/* ---- calls ---- */
+
+static const by_json *parse(by_str text) {
+    by_json *v = by_arena_alloc(&arena, sizeof *v);
+    if (by_json_parse(v, &arena, by_arena_dup(&arena, text), NULL, &err) < 0) fail_msg("%s in %.*s", err.msg, BY_STR_ARG(text));
+    return v;
+}
+
+/* The whole answer, or NULL with *problem filled. */
+static const by_json *ask(by_api_kind api, by_call_problem *problem, const char *body) {
+    by_call_opts o = {.api = api, .body = by_str_z(body), .whole = true};
+    by_call *call;
+    by_buf text = {0};
+    by_call_start(&call, service, &o, &err);
+    assert_non_null(call);
+    while (by_call_pump(call, 60000, &err) == BY_AGAIN) {
+    }
+    const by_call_problem *p = by_call_problem_get(call);
+    if (p) *problem = *p;
+    else check(by_call_write_whole(call, &text, &err));
+    const by_json *v = p ? NULL : parse(by_buf_str(&text));
+    by_buf_deinit(&text);
+    by_call_destroy(call);
+    return v;
+}
+
+static const by_json *answer(by_api_kind api, const char *body) {
+    by_call_problem p;
+    const by_json *v = ask(api, &p, body);
+    if (!v) fail_msg("%d %s: %s, for %s", p.http_status, p.code, p.message, body);
+    return v;
+}
+
+static const by_json *at(const by_json *v, const char *key) {
+    const by_json *x = v ? by_json_get(v, key) : NULL;
+    if (!x) fail_msg("no member %s", key);
+    return x;
+}
+
+static const by_json *message_of(const by_json *whole) { return at(&at(whole, "choices")->v.items[0], "message"); }
+
+#define CHAT "\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"say it as json\"}]"
+
+static const char *body_of(const char *head, const char *rest, int seed) {
+    by_buf b = {0};
+    by_buf_printf(&b, "{%s,\"seed\":%d,%s}", head, seed, rest);
+    const char *z = by_arena_dup(&arena, by_buf_str(&b)).ptr;
+    by_buf_deinit(&b);
+    return z;
+}
+
+/* ---- formats ---- */
+
+#define ROW                                                                                                                \
+    "{\"$ref\":\"#/$defs/Row\",\"$defs\":{\"Row\":{\"type\":\"object\",\"required\":[\"c\xc3\xb4t\xc3\xa9\"],"             \
+    "\"properties\":{\"c\xc3\xb4t\xc3\xa9\":{\"$ref\":\"#/$defs/E\"}},\"additionalProperties\":false},\"E\":{\"enum\":"      \
+    "[\"\xd0\xbb\xd0\xb5\xd0\xb2\xd1\x8b\xd0\xb9\",\"\xd1\x80\xd0\xb0\xd0\xb2\",null]}}}"
+
+/* [O16] An enum behind $ref is enforced. */
+static void an_enum_behind_a_reference_is_enforced(void **state) {
+    (void)state;
+    static const char *const values[] = {"\xd0\xbb\xd0\xb5\xd0\xb2\xd1\x8b\xd0\xb9", "\xd1\x80\xd0\xb0\xd0\xb2"};
+    int n = by_test_scaled(50), n_seen[3] = {0};
+    for (int i = 0; i < n; i++) {
+        const char *body = body_of(CHAT, "\"max_tokens\":400,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":"
+                                         "{\"schema\":" ROW "}}", i);
+        const by_json *m = message_of(answer(BY_API_CHAT, body)), *row = parse(at(m, "content")->v.s);
+        const by_json *v = at(row, "c\xc3\xb4t\xc3\xa9");
+        assert_int_equal(row->n, 1);
+        int k = v->type == BY_JSON_NULL ? 2 : by_str_eqz(v->v.s, values[0]) ? 0 : by_str_eqz(v->v.s, values[1]) ? 1 : -1;
+        assert_true(k >= 0);
+        n_seen[k]++;
+    }
+    if (n >= 50) assert_true((n_seen[0] > 0) + (n_seen[1] > 0) + (n_seen[2] > 0) >= 2);
+}
+
+/* [O15] The grammar binds only behind the reasoning. */
+static void the_grammar_begins_behind_the_reasoning(void **state) {
+    (void)state;
+    const by_tok *tok = by_service_tok(service);
+    char bias[160];
+    snprintf(bias, sizeof bias, "\"thinking\":{\"type\":\"enabled\"},\"max_tokens\":300,\"logit_bias\":{\"%d\":9},",
+             by_tok_find_added(tok, BY_STR("</think>")));
+    for (int i = 0; i < by_test_scaled(5); i++) {
+        by_buf b = {0};
+        by_buf_printf(&b,
+                      "{" CHAT ",\"seed\":%d,%s\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":"
+                      "{\"type\":\"boolean\"}}}}",
+                      i, bias);
+        by_buf_z(&b);
+        const by_json *m = message_of(answer(BY_API_CHAT, b.ptr)), *content = at(m, "content");
+        const by_json *reasoning = by_json_get(m, "reasoning_content");
+        by_buf_deinit(&b);
+        assert_true(by_str_eqz(content->v.s, "true") || by_str_eqz(content->v.s, "false"));
+        assert_true(reasoning && reasoning->type == BY_JSON_STRING);
+    }
+}
+
+static void every_spelling_limits_the_answer(void **state) {
+    (void)state;
+    static const struct {
+        by_api_kind api;
+        const char *rest;
+        const char *want; /* the text is one of two of these, split by | */
+    } rows[] = {
+        {BY_API_CHAT, "\"response_format\":{\"type\":\"regex\",\"regex\":\"aa|bb\"}", "aa|bb"},
+        {BY_API_CHAT, "\"response_format\":{\"type\":\"regex\",\"pattern\":\"aa|bb\"}", "aa|bb"},
+        {BY_API_CHAT, "\"response_format\":{\"type\":\"ebnf\",\"grammar\":\"root ::= \\\"aa\\\" | \\\"bb\\\"\"}", "aa|bb"},
+        {BY_API_CHAT, "\"response_format\":{\"type\":\"lark\",\"grammar\":\"start: \\\"aa\\\" | \\\"bb\\\"\"}", "aa|bb"},
+        {BY_API_CHAT,
+         "\"response_format\":{\"type\":\"structural_tag\",\"format\":{\"type\":\"or\",\"elements\":"
+         "[{\"type\":\"const_string\",\"value\":\"aa\"},"
+         "{\"type\":\"const_string\",\"value\":\"bb\"}]}}",
+         "aa|bb"},
+        {BY_API_CHAT, "\"structured_outputs\":{\"choice\":[\"aa\",\"bb\"]}", "aa|bb"},
+        {BY_API_CHAT, "\"structured_outputs\":{\"regex\":\"aa|bb\"}", "aa|bb"},
+        {BY_API_CHAT, "\"structured_outputs\":{\"json\":{\"enum\":[true,false]}}", "true|false"},
+        {BY_API_CHAT, "\"structured_outputs\":{\"grammar\":\"start: \\\"aa\\\" | \\\"bb\\\"\"}", "aa|bb"},
+        {BY_API_CHAT, "\"guided_choice\":[\"aa\",\"bb\"]", "aa|bb"},
+        {BY_API_CHAT, "\"guided_json\":\"{\\\"enum\\\":[true,false]}\"", "true|false"},
+        {BY_API_CHAT, "\"guided_grammar\":\"root ::= \\\"aa\\\" | \\\"bb\\\"\"", "aa|bb"},
+        {BY_API_CHAT, "\"json_schema\":{\"enum\":[true,false]}", "true|false"},
+        {BY_API_CHAT, "\"so_args\":{\"schema_type\":\"ebnf\",\"schema\":\"root ::= \\\"aa\\\" | \\\"bb\\\"\"}", "aa|bb"},
+        {BY_API_COMPLETIONS, "\"guided_regex\":\"aa|bb\"", "aa|bb"},
+        {BY_API_MESSAGES, "\"output_format\":{\"type\":\"json_schema\",\"schema\":{\"enum\":[true,false]}}", "true|false"},
+        {BY_API_MESSAGES, "\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"enum\":[true,false]}}}", "true|false"},
+        {BY_API_RESPONSES, "\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"x\",\"schema\":{\"enum\":[true,false]}}}", "true|false"},
+    };
+    static const char *const heads[] = {CHAT, "\"model\":\"m\",\"input\":\"say it as json\"", CHAT ",\"max_tokens\":99",
+                                        "\"model\":\"m\",\"prompt\":\"say it\""};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const by_json *v = answer(rows[i].api, body_of(heads[rows[i].api], rows[i].rest, (int)i));
+        by_str text = {0};
+        switch (rows[i].api) {
+        case BY_API_CHAT: text = at(message_of(v), "content")->v.s; break;
+        case BY_API_COMPLETIONS: text = at(&at(v, "choices")->v.items[0], "text")->v.s; break;
+        case BY_API_MESSAGES: text = at(&at(v, "content")->v.items[0], "text")->v.s; break;
+        case BY_API_RESPONSES: {
+            const by_json *out = at(v, "output");
+            text = at(&at(&out->v.items[out->n - 1], "content")->v.items[0], "text")->v.s;
+        }
+        }
+        const char *bar = strchr(rows[i].want, '|');
+        bool good = by_str_eq(text, by_str_of(rows[i].want, (size_t)(bar - rows[i].want))) || by_str_eqz(text, bar + 1);
+        if (!good) fail_msg("row %zu: '%.*s'", i, BY_STR_ARG(text));
+    }
+}
+
+static void json_object_is_an_object(void **state) {
+    (void)state;
+    const char *rest = "\"max_tokens\":80,\"structured_outputs\":{\"json_object\":true,\"close_by_budget\":true}";
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(parse(at(message_of(answer(BY_API_CHAT, body_of(CHAT, rest, i))), "content")->v.s)->type, BY_JSON_OBJECT);
+}
+
+/* ---- refusals ---- */
+
+static void a_refusal_names_field_and_place(void **state) {
+    (void)state;
+    static const struct {
+        const char *rest, *part, *other;
+    } rows[] = {
+        {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"properties\":{\"a\":{\"not\":{\"uniqueItems\":true}}}}}}",
+         "response_format", "/properties/a"},
+        {"\"guided_json\":{\"properties\":{\"a\":{\"pattern\":\"(x\"}}}", "guided_json", "/properties/a/pattern"},
+        {"\"guided_regex\":\"a(b\"", "guided_regex", "offset"},
+        {"\"guided_regex\":\"a\",\"structured_outputs\":{\"regex\":\"b\"}", "guided_regex", "structured_outputs.regex"},
+        {"\"structured_outputs\":{}", "structured_outputs", "nothing"},
+        {"\"so_args\":{\"schema_type\":\"json\",\"schema\":\"{}\",\"serialized\":\"x\"}", "so_args.serialized", ""},
+        {"\"so_args\":{\"schema_type\":\"json\",\"schema\":\"{}\",\"bound_token_id\":5}", "so_args.bound_token_id", ""},
+        {"\"so_args\":{\"schema_type\":\"json\",\"schema\":\"{}\",\"trigger_token_ids\":[-1]}", "so_args.trigger_token_ids", ""},
+        {"\"so_args\":{\"schema_type\":\"xml\",\"schema\":\"{}\"}", "so_args.schema_type", ""},
+        {"\"structured_outputs\":{\"choice\":\"a\"}", "structured_outputs.choice", "list"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        by_call_problem p = {0};
+        if (ask(BY_API_CHAT, &p, body_of(CHAT, rows[i].rest, 1))) fail_msg("row %zu was not refused", i);
+        assert_int_equal(p.http_status, 400);
+        if (!strstr(p.message, rows[i].part) || !strstr(p.message, rows[i].other)) fail_msg("row %zu: '%s'", i, p.message);
+    }
+}
+
+/* ---- tools ---- */
+
+#define TOOLS(strict)                                                                                                            \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"" strict ",\"parameters\":{\"type\":\"object\",\"properties\":{"  \
+    "\"n\":{\"type\":\"integer\"},\"s\":{\"type\":\"string\"},\"k\":{\"type\":\"boolean\"}},\"required\":[\"n\",\"s\",\"k\"],"       \
+    "\"additionalProperties\":false}}},{\"type\":\"function\",\"function\":{\"name\":\"g\"" strict ",\"parameters\":{\"type\":"      \
+    "\"object\",\"properties\":{\"v\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}},\"required\":[\"v\"],"                         \
+    "\"additionalProperties\":false}}}]"
+
+static void check_call(const by_json *call, const char *name) {
+    const by_json *f = at(call, "function");
+    by_str own = at(f, "name")->v.s;
+    const by_json *args = parse(at(f, "arguments")->v.s);
+    if (name) assert_true(by_str_eqz(own, name));
+    if (by_str_eqz(own, "g")) {
+        assert_int_equal(at(args, "v")->type, BY_JSON_ARRAY);
+        return;
+    }
+    assert_true(by_str_eqz(own, "f"));
+    assert_true(at(args, "n")->type == BY_JSON_INT || at(args, "n")->type == BY_JSON_UINT || at(args, "n")->type == BY_JSON_DOUBLE);
+    assert_int_equal(at(args, "s")->type, BY_JSON_STRING);
+    assert_int_equal(at(args, "k")->type, BY_JSON_BOOL);
+}
+
+/* [O19] With tools enforced every argument has its type, on random weights too. */
+static void a_required_tool_is_called_with_its_types(void **state) {
+    (void)state;
+    static const char *const choices[] = {"\"required\"", "{\"type\":\"function\",\"function\":{\"name\":\"g\"}}", "\"required\""};
+    static const char *const tools[] = {TOOLS(""), TOOLS(",\"strict\":true"), TOOLS(",\"strict\":true")};
+    int n = by_test_scaled(12), n_calls = 0;
+    for (int i = 0; i < n; i++) {
+        by_buf b = {0};
+        by_buf_printf(&b, "\"max_tokens\":250,\"temperature\":1,\"tool_choice\":%s,%s%s", choices[i % 3], tools[i % 3],
+                      i % 2 ? ",\"parallel_tool_calls\":false" : "");
+        const by_json *v = answer(BY_API_CHAT, body_of(CHAT, by_buf_z(&b), i)), *m = message_of(v);
+        const by_json *calls = by_json_get(m, "tool_calls"), *finish = at(&at(v, "choices")->v.items[0], "finish_reason");
+        by_buf_deinit(&b);
+        if (by_str_eqz(finish->v.s, "length")) continue; /* random weights can write very long strings */
+        assert_true(by_str_eqz(finish->v.s, "tool_calls"));
+        assert_true(calls && calls->n >= 1);
+        if (i % 2) assert_int_equal(calls->n, 1);
+        for (uint32_t k = 0; k < calls->n; k++) check_call(&calls->v.items[k], i % 3 == 1 ? "g" : NULL);
+        n_calls++;
+    }
+    assert_true(n_calls > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_enum_behind_a_reference_is_enforced), cmocka_unit_test(the_grammar_begins_behind_the_reasoning),
+        cmocka_unit_test(every_spelling_limits_the_answer),       cmocka_unit_test(json_object_is_an_object),
+        cmocka_unit_test(a_refusal_names_field_and_place),        cmocka_unit_test(a_required_tool_is_called_with_its_types),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
