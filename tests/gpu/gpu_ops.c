@@ -307,21 +307,19 @@ static void test_matmul(int64_t T, int64_t N, int64_t K, int groups, by_dtype xt
     if (two) compare("  second part", z, yt == BY_F32 ? 1e-10 : 1e-5, yt == BY_F32 ? 1e-5 : 5e-3);
     free_all();
 }
-/* Rows of one call against the same rows in calls of other sizes, on the device alone: bit for bit. The backend promises it
- * up to 64 rows, from 65 to 256, and from 257 on (see cuda_matmul.cu): `range` 0, 1, 2. */
-static void invariance(int64_t N, int64_t K, by_dtype xt, by_dtype wt, int range) {
-    static const int all_sizes[3][6] = {{1, 2, 8, 9, 16, 24}, {65, 100, 70}, {257, 300, 600, 1100}};
-    static const int64_t whole[3] = {64, 256, 2304};
-    const int *sizes = all_sizes[range];
-    size_t n_sizes = range == 0 ? 6 : range == 1 ? 3 : 4;
-    int64_t T = whole[range];
-    pair x = acts(xt, T, K, 1), y = make(BY_F32, T, N, NULL), z = make(BY_F32, T, N, NULL);
+/* Rows of one call against the same rows in calls of other sizes, on the device alone: bit for bit, though kernels and tiles
+ * differ. */
+static void invariance(int64_t N, int64_t K, int groups, by_dtype xt, by_dtype wt) {
+    static const int sizes[] = {1, 2, 8, 9, 16, 24, 33, 64, 65, 100, 128, 256, 257, 300, 600};
+    enum { N_SIZES = sizeof sizes / sizeof *sizes };
+    int64_t T = 0, r = 0;
+    for (int i = 0; i < N_SIZES; i++) T += sizes[i];
+    pair x = acts(xt, T, K * groups, 1), y = make(BY_F32, T, N, NULL), z = make(BY_F32, T, N, NULL);
     wpair w = weight(wt, N, K);
-    by_matmul_args a = {.x = x.t[GPU], .n_parts = 1, .groups = 1};
+    by_matmul_args a = {.x = x.t[GPU], .n_parts = 1, .groups = groups};
     a.part[0].w = w.w[GPU], a.part[0].y = y.t[GPU];
     MUST(by_op_matmul(dev[GPU], &a, err));
-    int64_t r = 0;
-    for (size_t i = 0; i < n_sizes; i++) {
+    for (int i = 0; i < N_SIZES; i++) {
         a.x = by_tensor_rows(x.t[GPU], r, sizes[i]);
         a.part[0].y = by_tensor_rows(z.t[GPU], r, sizes[i]);
         MUST(by_op_matmul(dev[GPU], &a, err));
@@ -329,15 +327,14 @@ static void invariance(int64_t N, int64_t K, by_dtype xt, by_dtype wt, int range
     }
     unsigned char *p = download(y.t[GPU]), *q = download(z.t[GPU]);
     int64_t bad = 0, at = 0;
-    for (size_t s = 0; s < n_sizes; s++) {
+    for (int s = 0; s < N_SIZES; s++) {
         int64_t here = 0;
         for (int64_t i = 0; i < sizes[s] * N; i++) here += memcmp(p + 4 * (at * N + i), q + 4 * (at * N + i), 4) != 0;
         if (here) printf("    size %d: %lld of %lld differ\n", sizes[s], (long long)here, (long long)(sizes[s] * N));
         bad += here;
         at += sizes[s];
     }
-    NAME("invariance matmul N %d K %d %s x %s, up to %d", (int)N, (int)K, by_dtype_name(xt), by_dtype_name(wt),
-         (int)T);
+    NAME("invariance matmul N %d K %d G %d %s x %s", (int)N, (int)K, groups, by_dtype_name(xt), by_dtype_name(wt));
     verdict(name, bad == 0, (double)bad, 0);
     free(p);
     free(q);
@@ -635,6 +632,39 @@ static void test_moe(int64_t T, int D, int I, int E, int k, by_dtype xt, by_dtyp
     free(e[0]);
     free(e[1]);
 }
+/* Experts: rows of one call against the same rows in calls of other sizes, bit for bit. */
+static void moe_invariance(void) {
+    enum { D = 512, I = 256, E = 12, K = 3, T = 700 };
+    static const int sizes[] = {1, 2, 5, 8, 16, 17, 40, 64, 100, 170, 257};
+    enum { N_SIZES = sizeof sizes / sizeof *sizes };
+    pair x = acts(BY_A8, T, D, 1), y = make(BY_BF16, T, D, NULL), z = make(BY_BF16, T, D, NULL), w = acts(BY_F32, T, K, 0.3f);
+    int32_t idx[T * K];
+    for (int t = 0; t < T; t++)
+        for (int j = 0; j < K; j++) idx[t * K + j] = (int32_t)((rnd() % 4) * 3 + (uint32_t)j);
+    pair ids = i32s(T, K, idx);
+    by_expert e[E + 1];
+    for (int n = 0; n <= E; n++) {
+        by_dtype t = n < E ? BY_FP4_ROW : BY_FP8_TILE;
+        wpair w1 = weight(t, I, D), w3 = weight(t, I, D), w2 = weight(t, D, I);
+        e[n] = (by_expert){w1.w[GPU], w3.w[GPU], w2.w[GPU]};
+    }
+    by_moe_args a = {x.t[GPU], ids.t[GPU], w.t[GPU], e, E, &e[E], y.t[GPU], I, 10, true};
+    MUST(by_op_moe(dev[GPU], &a, err));
+    int64_t r = 0, bad = 0;
+    for (int i = 0; i < N_SIZES; i++) {
+        int64_t n = sizes[i] < T - r ? sizes[i] : T - r;
+        a.x = by_tensor_rows(x.t[GPU], r, n), a.y = by_tensor_rows(z.t[GPU], r, n);
+        a.idx = by_tensor_rows(ids.t[GPU], r, n), a.weight = by_tensor_rows(w.t[GPU], r, n);
+        MUST(by_op_moe(dev[GPU], &a, err));
+        r += n;
+    }
+    unsigned char *p = download(y.t[GPU]), *q = download(z.t[GPU]);
+    for (int64_t i = 0; i < r * D; i++) bad += memcmp(p + 2 * i, q + 2 * i, 2) != 0;
+    verdict("invariance moe, shared", bad == 0, (double)bad, 0);
+    free(p);
+    free(q);
+    free_all();
+}
 static void test_engram(int64_t T, by_dtype et) {
     int64_t mult[4] = {76632096046245, 4839876093313, 35959672319349, 73987337458391}, prime[24], base[24], rows = 0;
     for (int i = 0; i < 24; i++) prime[i] = 97 + 2 * i, base[i] = rows, rows += prime[i];
@@ -683,12 +713,13 @@ static void all_matmuls(void) {
     test_matmul(9, 96, 64, 2, BY_F32, BY_BF16, BY_F32, false);
     test_matmul(3, 64, 96, 1, BY_A8, BY_FP4_ROW, BY_BF16, false);
     test_matmul(3, 50, 33, 1, BY_F32, BY_F32, BY_F32, false);
-    for (int range = 0; range < 3; range++) {
-        invariance(1792, 5120, BY_A8, BY_FP8_TILE, range);
-        invariance(8192, 256, BY_A8, BY_FP8_TILE, range);
-        invariance(20000, 256, BY_A8, BY_FP8_TILE, range);
-        invariance(640, 1024, BY_BF16, BY_BF16, range);
-    }
+    invariance(1792, 5120, 1, BY_A8, BY_FP8_TILE);
+    invariance(8192, 256, 1, BY_A8, BY_FP8_TILE);
+    invariance(20000, 256, 1, BY_A8, BY_FP8_TILE);
+    invariance(5120, 2304, 1, BY_A8, BY_FP8_TILE);
+    invariance(2048, 512, 4, BY_A8, BY_FP8_TILE);
+    invariance(640, 1024, 1, BY_BF16, BY_BF16);
+    invariance(384, 5120, 1, BY_BF16, BY_BF16);
 }
 
 /* `quick`: small shapes only, for runs under a memory checker. */
@@ -746,6 +777,7 @@ int main(int argc, char **argv) {
     test_moe(1, 256, 512, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(20, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
     test_moe(30, 512, 256, 16, 3, BY_A8, BY_FP4_ROW, false, true), test_moe(60, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
     test_moe(150, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(40, 768, 1280, 4, 2, BY_A8, BY_FP4_ROW, true, true);
+    moe_invariance();
     test_moe(500, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(3, 5120, 2304, 8, 6, BY_A8, BY_FP4_ROW, true, true);
 done:
     printf("%d cases, %d failed\n", n_cases, n_failed);

@@ -28,7 +28,6 @@ extern "C" {
 struct by_cuda {
     cudaStream_t stream;
     int sms;
-    bool batch_invariant;    /* same bits for a row in any batch, at the price of speed at few rows */
     bool wgmma;              /* SM90: the matrix kernels run; elsewhere the plain ones do */
     size_t smem_max;         /* shared memory that one block may ask for */
     unsigned char *scratch;  /* grows while the shapes of a run are new, then stays */
@@ -392,6 +391,11 @@ __device__ static inline float4 remote_f32x4(uint32_t addr) {
 }
 __device__ static inline void cluster_sync() { /* threads of a warp need not arrive together */
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+/* The same where nothing written before has to be seen behind: only that all have come so far. Spares the wait for this
+ * thread's stores to memory. */
+__device__ static inline void cluster_meet() {
+    asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 __device__ static inline uint32_t cluster_size() {
     uint32_t n;

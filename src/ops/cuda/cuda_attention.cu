@@ -123,9 +123,6 @@ static_assert(HEADS * PITCH * 4 <= 2 * TILE_BYTES + HEADS * TILE * 2, "o fits ov
 constexpr float DOWN = 0x1p-8f; /* keys are kept times this, so that E2M1 times an E4M3 scale stays inside bf16's exponents */
 } // namespace
 
-__device__ static inline void put16(uint32_t at, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
-}
 /* Place of channel block of 8 `chunk` (0..63) of row r in [8 blocks of 64 channels][64 rows][128 bytes], swizzled. */
 __device__ static inline uint32_t tile_place(int r, int chunk) {
     return static_cast<uint32_t>(chunk / 8 * BLOCK + r * 128 + ((chunk & 7) ^ (r & 7)) * 16);
@@ -201,8 +198,6 @@ __device__ static void store_tile(const raw_keys &raw, uint32_t to) {
     }
 }
 
-__device__ static inline void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 /* Adds the heads 16 rank .. of the four blocks, divides, turns back and stores. A lane has 4 channels at a time. */
 __device__ static void store_heads(const attention_view &a, int t, uint32_t base, const float *total, uint32_t rank) {
     int lane = threadIdx.x & 31, r = a.cs.cols;
@@ -247,7 +242,7 @@ __device__ static void store_heads(const attention_view &a, int t, uint32_t base
     }
 }
 
-__global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(256, 1) attention_kernel(const __grid_constant__ attention_view a) {
+__global__ void __launch_bounds__(256, 1) attention_kernel(const __grid_constant__ attention_view a) {
     extern __shared__ unsigned char bytes[];
     uint32_t base = (smem_addr(bytes) + 1023) & ~1023u;
     unsigned char *smem = bytes + (base - smem_addr(bytes));
@@ -256,6 +251,8 @@ __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(256, 1) attentio
     int t = blockIdx.y, tid = threadIdx.x, wg = tid / 128, lane = tid & 31, g = lane >> 2, c = lane & 3;
     uint32_t rank = blockIdx.x;
     int row = (tid & 127) / 32 * 16 + g; /* this thread's heads: row and row + 8 */
+    depend_wait();
+    depend_launch();
     row_keys k = keys_of(a, t);
     int windows = (k.n_window + TILE - 1) / TILE, tiles = windows + (k.n_entries + TILE - 1) / TILE;
     int tile0 = static_cast<int>(rank) * tiles / SPLIT, tile1 = (static_cast<int>(rank) + 1) * tiles / SPLIT;
@@ -276,6 +273,7 @@ __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(256, 1) attentio
         __syncthreads();
         if (tile + 1 < tile1) load_tile(a, k, tile + 1, raw);
         float s[16] = {};
+        wgmma_done(s); /* the zeros stand before the first instruction */
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < WIDTH / 16; i++)
@@ -374,7 +372,7 @@ __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(256, 1) attentio
     }
     cluster_sync();
     store_heads(a, t, base, total, rank);
-    cluster_sync(); /* others may still read this block's memory */
+    cluster_meet(); /* others may still read this block's memory */
 }
 
 by_status by_cuda_attention(by_device *dev, const by_attention_args *a, by_err *err) {
@@ -395,7 +393,7 @@ by_status by_cuda_attention(by_device *dev, const by_attention_args *a, by_err *
     unsigned rows = static_cast<unsigned>(a->q.rows);
     if (fast) {
         BY_TRY(by_cuda_smem(attention_kernel, SMEM_BYTES, err));
-        attention_kernel<<<dim3(SPLIT, rows), 256, SMEM_BYTES, c->stream>>>(v);
+        BY_CUDA_TRY(err, by_cuda_chain(c, attention_kernel, dim3(SPLIT, rows), 256, SMEM_BYTES, SPLIT, v));
     } else {
         int64_t keys = a->window + (a->main.mem ? a->sel.cols - 1 : 0);
         size_t smem = static_cast<size_t>(2 * a->d + keys) * 4;

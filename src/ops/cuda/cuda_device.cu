@@ -174,7 +174,6 @@ extern "C" by_status by_ops_cuda_open(by_device *dev, by_err *err) {
     by_cuda *c = static_cast<by_cuda *>(by_alloc_zero(BY_MEM_TENSOR, sizeof(by_cuda)));
     if (!c) return BY_FAIL(err, BY_ENOMEM, "out of memory for a device");
     dev->impl = c;
-    c->batch_invariant = true; /* the contract of ops.h: a row gives the same bits in any call */
     dev->vt = &cuda_vt;
 #define BY_CUDA_ROW(name) dev->ops.name = by_cuda_##name;
     BY_OP_TABLE(BY_CUDA_ROW)

@@ -6,8 +6,8 @@
 // the tensor core. Activations come as bf16 rows in the order that the B operand wants (an "image", made by
 // by_cuda_image_*), by bulk copies of an extra warp.
 //
-// Sums. Each output is one chain of fp32 accumulations over k in ascending steps of 16 whatever the tile: a row's bits do
-// not depend on the number of rows. Scales: a weight is multiplied by 2^(s - 127 - 20) and the sum by 2^20, so that scales
+// Sums. Each output is a chain of fp32 accumulations over k in ascending steps of 16, or several chains over segments of k,
+// added in order; how many, depends on the weights alone: a row's bits do not depend on the number of rows. Scales: a weight is multiplied by 2^(s - 127 - 20) and the sum by 2^20, so that scales
 // up to 2^20 keep all products inside bf16's range; a larger one raises BY_CUDA_FLAG_SCALE.
 //
 // Order of k. Thread c of a quad owns 16 consecutive bytes of a row in each unit and cuts them into operand registers in
@@ -45,6 +45,35 @@ struct image {
     int64_t block_stride;
 };
 static inline size_t image_bytes(int64_t rows, int64_t k) { return static_cast<size_t>(rows) * static_cast<size_t>(k) * 2; }
+
+/* Segments of k are cut for a device of this many multiprocessors, whatever the device: bits do not depend on it. */
+enum { SEGMENT_SMS = 132 };
+
+/* First stage of segment i of n, of `stages` stages of SK values of k: cut at multiples of 128. */
+template <int SK> __device__ static inline int segment_first(int i, int n, int stages) {
+    constexpr int UNIT = 128 / SK;
+    return i == n ? stages : i * (stages / UNIT) / n * UNIT;
+}
+
+/* Products of one image of T tokens with several weights (cuda_matmul.cu). */
+struct gemm_part {
+    const unsigned char *w, *s;
+    unsigned char *y;
+    int64_t w_stride, s_stride, y_stride;
+    int rows, y_dtype, tile0, group_rows; /* group_rows: rows that read the same k of the image; all rows without groups */
+};
+struct gemm_args {
+    image x;
+    int T, K, n_parts, token_tiles, segments;
+    int32_t *flags;
+    float *totals; /* see gemm_loop::consume, by_cuda_totals floats; NULL where it returns 0 */
+    gemm_part part[BY_MATMUL_PARTS];
+};
+/* Floats of g.totals that by_cuda_products wants for these tokens, weights and K. */
+size_t by_cuda_totals(const gemm_args &g);
+/* Kinds W_FP8 and W_BF16, K a multiple of 128 and 64. The image holds a multiple of 256 rows; those from T on may hold
+ * anything. */
+by_status by_cuda_products(by_cuda *c, weight_kind kind, gemm_args &g, by_err *err);
 
 /* ---- weights in registers ------------------------------------------------------------------------------------- */
 
@@ -153,7 +182,7 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
     }
     /* At the end of the kernel, all threads: nobody leaves while others still write here. */
     __device__ void leave() const {
-        if (peers > 1) cluster_sync();
+        if (peers > 1) cluster_meet();
     }
 
     /* The extra warps: bring the images of `rows` tokens (a multiple of 8) once the kernels before are done. `at` is the
@@ -201,27 +230,66 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
         }
     }
 
-    /* acc (zeros before) becomes the product of all stages with the first N tokens. Returns false when a scale was out of
-     * range. */
-    template <int N> __device__ bool consume(float (&acc)[N / 2], gemm_rows r, int stages) const {
-        constexpr int H = kind<WT>::STEPS, CH = kind<WT>::CHUNKS, ROW = shape::CONSUMERS * 16;
-        int tid = threadIdx.x, c = tid & 3;
+    /* acc (zeros before) becomes the product of all stages with the first N tokens; SUMS: k in `segments` chains, added in
+     * order, the sum so far kept in `total` (N / 2 * CONSUMERS floats of this block in memory: there are no registers for it).
+     * Returns false when a scale was out of range. */
+    template <int N, bool SUMS = false>
+    __device__ bool consume(float (&acc)[N / 2], gemm_rows r, int stages, int segments = 1, float *total = nullptr) const {
         bool bad = false;
         if constexpr (shape::TRADE) {
 #ifdef BY_HAS_WGMMA
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 #endif
         }
-        r.w0 += c * 16;
-        r.w1 += c * 16;
+        r.w0 += (threadIdx.x & 3) * 16;
+        r.w1 += (threadIdx.x & 3) * 16;
 #pragma unroll 1
         for (int it = 0; it < ST - 1; it++) {
             if (it < stages) fetch(r, static_cast<uint32_t>(it), it);
             cp_commit();
         }
-        uint32_t st = 0, ahead = ST - 1, parity = 0;
+        place_in_ring at = {0, ST - 1, 0};
+        if constexpr (SUMS) {
+            float4 *mine = reinterpret_cast<float4 *>(total) + threadIdx.x;
 #pragma unroll 1
-        for (int it = 0; it < stages; it++) {
+            for (int i = 0; i < segments; i++) {
+                run<N>(acc, r, at, segment_first<shape::K>(i, segments, stages), segment_first<shape::K>(i + 1, segments, stages), stages, bad);
+#pragma unroll
+                for (int k = 0; k < N / 8; k++) {
+                    if (i > 0) {
+                        float4 t = mine[k * shape::CONSUMERS];
+                        acc[4 * k] = t.x + acc[4 * k], acc[4 * k + 1] = t.y + acc[4 * k + 1];
+                        acc[4 * k + 2] = t.z + acc[4 * k + 2], acc[4 * k + 3] = t.w + acc[4 * k + 3];
+                    }
+                    if (i + 1 < segments) {
+                        mine[k * shape::CONSUMERS] = make_float4(acc[4 * k], acc[4 * k + 1], acc[4 * k + 2], acc[4 * k + 3]);
+                        acc[4 * k] = acc[4 * k + 1] = acc[4 * k + 2] = acc[4 * k + 3] = 0;
+                    }
+                }
+            }
+        } else {
+            run<N>(acc, r, at, 0, stages, stages, bad);
+        }
+        cp_wait<0>();
+        if constexpr (kind<WT>::SCALES) {
+#pragma unroll
+            for (int i = 0; i < N / 2; i++) acc[i] *= 0x1p20f;
+        }
+        return !bad;
+    }
+
+    struct place_in_ring {
+        uint32_t st, ahead, parity; /* slot of this stage, the one in front of it, phase of its barrier */
+    };
+    /* Stages [it0, it1) of `stages`. */
+    template <int N>
+    __device__ void run(float (&acc)[N / 2], gemm_rows &r, place_in_ring &at, int it0, int it1, int stages, bool &bad) const {
+        constexpr int H = kind<WT>::STEPS, CH = kind<WT>::CHUNKS, ROW = shape::CONSUMERS * 16;
+        int tid = threadIdx.x, c = tid & 3;
+        uint32_t st = at.st, ahead = at.ahead, parity = at.parity;
+        wgmma_done(acc);
+#pragma unroll 1
+        for (int it = it0; it < it1; it++) {
             if (it + ST - 1 < stages) fetch(r, ahead, it + ST - 1);
             cp_commit();
             cp_wait<ST - 1>();
@@ -229,14 +297,14 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
             uint32_t a[2][H][4];
 #pragma unroll
             for (int u = 0; u < U; u++) {
-                uint32_t q0[4 * CH], q1[4 * CH], m0 = 0, m1 = 0, at = w + st * shape::W + tid * 16 + u * CH * 2 * ROW;
-                load_shared16(q0, at);
-                load_shared16(q1, at + ROW);
+                uint32_t q0[4 * CH], q1[4 * CH], m0 = 0, m1 = 0, from = w + st * shape::W + tid * 16 + u * CH * 2 * ROW;
+                load_shared16(q0, from);
+                load_shared16(q1, from + ROW);
                 if constexpr (kind<WT>::SCALES) {
-                    at = s + st * shape::S + tid * shape::SCALE;
-                    at += WT == W_FP4 ? u * 4 + c : (U == 2 ? u : it & 1) * 2 + c / 2;
-                    m0 = scale_pair<WT>(load_shared_byte(at), bad);
-                    m1 = scale_pair<WT>(load_shared_byte(at + shape::CONSUMERS * shape::SCALE), bad);
+                    uint32_t sc = s + st * shape::S + tid * shape::SCALE;
+                    sc += WT == W_FP4 ? u * 4 + c : (U == 2 ? u : it & 1) * 2 + c / 2;
+                    m0 = scale_pair<WT>(load_shared_byte(sc), bad);
+                    m1 = scale_pair<WT>(load_shared_byte(sc + shape::CONSUMERS * shape::SCALE), bad);
                 }
                 expand<WT>(a[0], q0, q1, m0, m1);
                 if (u == 0) mbar_wait(full + st * 8, parity);
@@ -247,8 +315,8 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
                 wgmma_wait<1>(); /* the half before is done with its image and with a[1] */
                 if (u == 0 && it > 0) release(empty + ahead * 8);
                 if constexpr (CH == 2) { /* bf16: operands are the loaded words, so not before a[1] is free */
-                    load_shared16(q0 + 4, at + 2 * ROW);
-                    load_shared16(q1 + 4, at + 3 * ROW);
+                    load_shared16(q0 + 4, from + 2 * ROW);
+                    load_shared16(q1 + 4, from + 3 * ROW);
                 }
                 expand<WT>(a[1], q0 + 2 * CH, q1 + 2 * CH, m0, m1);
                 wgmma_fence();
@@ -265,12 +333,7 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
         }
         wgmma_wait<0>();
         wgmma_done(acc);
-        cp_wait<0>();
-        if constexpr (kind<WT>::SCALES) {
-#pragma unroll
-            for (int i = 0; i < N / 2; i++) acc[i] *= 0x1p20f;
-        }
-        return !bad;
+        at = {st, ahead, parity};
     }
 
     /* One arrival of this warp at the barrier of every block that writes here. Without a branch: one between matrix

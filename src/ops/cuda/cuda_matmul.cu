@@ -33,20 +33,7 @@ __global__ void plain_matmul_kernel(plain_view a) {
 
 /* ---- tensor cores --------------------------------------------------------------------------------------------- */
 
-struct gemm_part {
-    const unsigned char *w, *s;
-    unsigned char *y;
-    int64_t w_stride, s_stride, y_stride;
-    int rows, y_dtype, tile0, group_rows;
-};
-struct gemm_args {
-    image x;
-    int T, K, n_parts, token_tiles;
-    int32_t *flags;
-    gemm_part part[BY_MATMUL_PARTS];
-};
-
-template <int WT, int GROUPS, int BT>
+template <int BT>
 __device__ static void store_direct(const gemm_part &p, const float (&acc)[BT / 2], int row, int t0, int T) {
     int c = threadIdx.x & 3;
 #pragma unroll
@@ -89,7 +76,8 @@ __device__ static void store_turned(const gemm_part &p, const float (&acc)[BT / 
     }
 }
 
-template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+/* SUMS: k has several segments. */
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, bool SUMS>
 __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) gemm_kernel(const __grid_constant__ gemm_args a) {
     extern __shared__ unsigned char smem[];
     /* blocks of a cluster take neighbouring weight tiles of the same tokens; clusters run over the tokens first */
@@ -110,7 +98,8 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) g
     int r0 = min(row, p.rows - 1), r1 = min(row + 8, p.rows - 1);
     gemm_rows rows = {p.w + r0 * p.w_stride, p.w + r1 * p.w_stride, p.s + r0 / 32 * p.s_stride, p.s + r1 / 32 * p.s_stride};
     float acc[BT / 2] = {};
-    if (!loop.template consume<BT>(acc, rows, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+    if (!loop.template consume<BT, SUMS>(
+            acc, rows, stages, SUMS ? a.segments : 1, a.totals + (SUMS ? static_cast<int64_t>(blockIdx.x) * (BT * GROUPS * 64) : 0))) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
     loop.leave(); /* from here on its shared memory is this block's own */
     if constexpr (BT >= 32) {
         if (p.y_dtype == BY_BF16 && n0 + GROUPS * 64 <= p.rows && p.y_stride % 16 == 0 &&
@@ -119,10 +108,10 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) g
             return;
         }
     }
-    store_direct<WT, GROUPS, BT>(p, acc, row, t0, a.T);
+    store_direct<BT>(p, acc, row, t0, a.T);
 }
 
-template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, bool SUMS>
 static by_status launch(by_cuda *c, gemm_args &g, int peers, by_err *err) {
     using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
     int tiles = 0;
@@ -131,7 +120,7 @@ static by_status launch(by_cuda *c, gemm_args &g, int peers, by_err *err) {
         tiles += ((g.part[i].rows + GROUPS * 64 - 1) / (GROUPS * 64) + peers - 1) / peers * peers;
         if (g.part[i].group_rows % (GROUPS * 64 * peers)) assert(peers == 1 || g.part[i].group_rows == g.part[i].rows);
     }
-    auto kernel = gemm_kernel<WT, U, GROUPS, BT, ST, PER_SM>;
+    auto kernel = gemm_kernel<WT, U, GROUPS, BT, ST, PER_SM, SUMS>;
     BY_TRY(by_cuda_smem(kernel, shape::BYTES, err));
     g.token_tiles = (g.T + BT - 1) / BT;
     dim3 grid(static_cast<unsigned>(g.token_tiles * tiles));
@@ -139,7 +128,8 @@ static by_status launch(by_cuda *c, gemm_args &g, int peers, by_err *err) {
     return BY_OK;
 }
 
-/* Few rows: the blocks of a cluster share k, and each adds a part of the tile's outputs over the blocks in order. */
+/* Few tokens: each block of a cluster multiplies one segment of k, and adds a part of the tile's outputs over the segments in
+ * order. */
 template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
 __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) gemm_split_kernel(const __grid_constant__ gemm_args a) {
     extern __shared__ unsigned char smem[];
@@ -149,9 +139,7 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) g
     while (pi + 1 < a.n_parts && tile >= a.part[pi + 1].tile0) pi++;
     const gemm_part &p = a.part[pi];
     int n0 = (tile - p.tile0) * ROWS, all = a.K / shape::K;
-    /* cut at multiples of 128 k, the same for every tile */
-    constexpr int UNIT = 128 / shape::K;
-    int first = rank * (all / UNIT) / split * UNIT, stages = (rank + 1 == split ? all : (rank + 1) * (all / UNIT) / split * UNIT) - first;
+    int first = segment_first<shape::K>(rank, split, all), stages = segment_first<shape::K>(rank + 1, split, all) - first;
     gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, false);
     depend_launch();
     if (threadIdx.x >= shape::CONSUMERS) { /* to the end in its own branch: it may have given its registers away */
@@ -215,34 +203,54 @@ static by_status launch_split(by_cuda *c, gemm_args &g, int split, by_err *err) 
     return BY_OK;
 }
 
-/* Tile for T tokens and `tiles` tiles of 64 weight rows. Up to 256 tokens k is shared among blocks until the device is
- * full; how, depends on the weights and on which side of 64 T lies, so that calls on one side agree bit for bit. Above, and
- * always when batch invariance is asked for, one block sums all of k. Where a block multiplies 128 tokens or more, two
- * share the images. */
-template <int WT> static by_status launch_any(by_cuda *c, gemm_args &g, int tiles, by_err *err) {
-    int T = g.T, pairs = (tiles + 1) / 2, split;
+/* Segments of k: each is a chain of fp32 sums, and the segments are added in order. Their number depends on the weights
+ * alone, so that all kernels here give a row the same bits. It is chosen to fill the device when there are few tokens. */
+static int segments_of(const gemm_args &g) {
+    int tiles = 0;
+    for (int i = 0; i < g.n_parts; i++) tiles += (g.part[i].rows + 63) / 64;
+    int n = tiles <= SEGMENT_SMS / 3 ? 8 : tiles <= SEGMENT_SMS * 5 / 4 ? 4 : tiles <= SEGMENT_SMS * 2 ? 2 : 1;
+    while (n > g.K / 128) n--;
+    return n < 1 ? 1 : n;
+}
+
+template <int WT> static by_status launch_any(by_cuda *c, gemm_args &g, by_err *err) {
+    int T = g.T, pairs = 0;
     constexpr int U = WT == W_BF16 ? 1 : 2;
-    if (T <= 64) split = tiles <= c->sms / 3 ? 8 : tiles <= c->sms * 5 / 4 ? 4 : tiles <= c->sms * 2 ? 2 : 1;
-    else split = T <= 256 ? c->sms / pairs : 1;
-    split = c->batch_invariant ? 1 : split > 8 ? 8 : split;
-    while (split > g.K / 128) split--;
-    if (split > 1) {
-        if (T <= 8) return launch_split<WT, U, 1, 8, 4, 4>(c, g, split, err);
-        if (T <= 16) return launch_split<WT, U, 1, 16, 4, 3>(c, g, split, err);
-        if (T <= 32) return launch_split<WT, U, 1, 32, 4, 3>(c, g, split, err);
-        if (T <= 64) return launch_split<WT, U, 1, 64, 4, 2>(c, g, split, err);
-        if (T <= 128) return launch_split<WT, 1, 2, 128, 5, 1>(c, g, split, err);
-        return launch_split<WT, 1, 2, 256, 4, 1>(c, g, split, err);
+    for (int i = 0; i < g.n_parts; i++) pairs += (g.part[i].rows + 127) / 128;
+    g.segments = segments_of(g);
+    if (g.segments > 1 && (T <= 64 || pairs * ((T + 127) / 128) < c->sms)) {
+        if (T <= 8) return launch_split<WT, U, 1, 8, 4, 4>(c, g, g.segments, err);
+        if (T <= 16) return launch_split<WT, U, 1, 16, 4, 3>(c, g, g.segments, err);
+        if (T <= 32) return launch_split<WT, U, 1, 32, 4, 3>(c, g, g.segments, err);
+        if (T <= 64) return launch_split<WT, U, 1, 64, 4, 2>(c, g, g.segments, err);
+        return launch_split<WT, 1, 2, 128, 5, 1>(c, g, g.segments, err);
     }
-    if (T <= 8) return launch<WT, U, 1, 8, 4, 4>(c, g, 1, err);
-    if (T <= 16) return launch<WT, U, 1, 16, 4, 3>(c, g, 1, err);
-    if (T <= 32) return launch<WT, U, 1, 32, 4, 3>(c, g, 1, err);
-    if (T <= 64) return launch<WT, U, 1, 64, 4, 2>(c, g, 1, err);
-    bool narrow = false; /* groups narrower than two blocks of 128 rows */
-    for (int i = 0; i < g.n_parts; i++) narrow |= g.part[i].group_rows != g.part[i].rows && g.part[i].group_rows % 256 != 0;
+    if (g.segments == 1) {
+        if (T <= 8) return launch<WT, U, 1, 8, 4, 4, false>(c, g, 1, err);
+        if (T <= 16) return launch<WT, U, 1, 16, 4, 3, false>(c, g, 1, err);
+        if (T <= 32) return launch<WT, U, 1, 32, 4, 3, false>(c, g, 1, err);
+        if (T <= 64) return launch<WT, U, 1, 64, 4, 2, false>(c, g, 1, err);
+    }
+    /* two blocks share the images, but for groups narrower than two blocks of 128 rows */
+    int peers = 2;
+    for (int i = 0; i < g.n_parts; i++)
+        if (g.part[i].group_rows != g.part[i].rows && g.part[i].group_rows % 256 != 0) peers = 1;
     int64_t wide = static_cast<int64_t>((T + 255) / 256) * pairs; /* blocks of 128 x 256 */
-    if (wide >= c->sms - c->sms / 8) return launch<WT, 1, 2, 256, 4, 1>(c, g, narrow ? 1 : 2, err);
-    return launch<WT, 1, 2, 128, 5, 1>(c, g, narrow ? 1 : 2, err);
+    if (g.segments > 1 && wide >= c->sms - c->sms / 8) return launch<WT, 1, 2, 256, 4, 1, true>(c, g, peers, err);
+    if (g.segments > 1) return launch<WT, 1, 2, 128, 5, 1, true>(c, g, peers, err);
+    if (wide >= c->sms - c->sms / 8) return launch<WT, 1, 2, 256, 4, 1, false>(c, g, peers, err);
+    return launch<WT, 1, 2, 128, 5, 1, false>(c, g, peers, err);
+}
+
+size_t by_cuda_totals(const gemm_args &g) {
+    if (g.T <= 64 || segments_of(g) == 1) return 0;
+    size_t tiles = 0, tokens = static_cast<size_t>((g.T + 255) / 256) * 256; /* tiles of 128 rows, for two blocks of a cluster */
+    for (int i = 0; i < g.n_parts; i++) tiles += static_cast<size_t>((g.part[i].rows + 127) / 128 + 1);
+    return tiles * 128 * tokens;
+}
+
+by_status by_cuda_products(by_cuda *c, weight_kind kind, gemm_args &g, by_err *err) {
+    return kind == W_FP8 ? launch_any<W_FP8>(c, g, err) : launch_any<W_BF16>(c, g, err);
 }
 
 static bool aligned(const by_tensor &t, int64_t n) {
@@ -261,27 +269,24 @@ static bool fits(const by_matmul_args *a, int i, by_dtype w) {
 
 static by_status tensor_core(by_cuda *c, const by_matmul_args *a, by_dtype w, by_err *err) {
     int64_t T = a->x.rows, padded = (T + 255) / 256 * 256;
-    BY_TRY(by_cuda_scratch(c, by_cuda_pad(image_bytes(padded, a->x.cols)), err));
     gemm_args g = {};
-    g.x = {by_cuda_take<unsigned char>(c, image_bytes(padded, a->x.cols)), padded * 128};
     g.T = static_cast<int>(T);
     g.K = static_cast<int>(a->x.cols / a->groups);
     g.n_parts = a->n_parts;
     g.flags = c->flags;
-    int tiles = 0;
     for (int i = 0; i < a->n_parts; i++) {
         const by_weight *q = &a->part[i].w;
         view wv = view_of(q->w), sv = view_of(q->scale), y = view_of(a->part[i].y);
         g.part[i] = {wv.p, sv.p, y.p, wv.stride, sv.stride, y.stride, wv.rows, y.dtype, 0, wv.rows / a->groups};
-        tiles += (wv.rows + 63) / 64;
     }
+    size_t totals = by_cuda_totals(g);
+    BY_TRY(by_cuda_scratch(c, by_cuda_pad(image_bytes(padded, a->x.cols)) + by_cuda_pad(totals * 4), err));
+    g.x = {by_cuda_take<unsigned char>(c, image_bytes(padded, a->x.cols)), padded * 128};
+    g.totals = by_cuda_take<float>(c, totals);
     int64_t rows = (T + 7) / 8 * 8;
-    if (w == BY_FP8_TILE) {
-        make_image<W_FP8>(c, a->x, nullptr, nullptr, rows, g.x);
-        return launch_any<W_FP8>(c, g, tiles, err);
-    }
-    make_image<W_BF16>(c, a->x, nullptr, nullptr, rows, g.x);
-    return launch_any<W_BF16>(c, g, tiles, err);
+    if (w == BY_FP8_TILE) make_image<W_FP8>(c, a->x, nullptr, nullptr, rows, g.x);
+    else make_image<W_BF16>(c, a->x, nullptr, nullptr, rows, g.x);
+    return by_cuda_products(c, w == BY_FP8_TILE ? W_FP8 : W_BF16, g, err);
 }
 
 by_status by_cuda_matmul(by_device *dev, const by_matmul_args *a, by_err *err) {

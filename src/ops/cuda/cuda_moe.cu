@@ -3,7 +3,7 @@
 // Experts: one kernel sorts the (token, choice) pairs by expert into groups padded to 8 rows and cuts the groups into
 // tiles; the activations are gathered into images; one kernel multiplies by w1 and w3 (a thread holds both outputs of a
 // channel), applies the gate and quantises, writing the images of the second product; one multiplies by w2; the last adds
-// a token's choices in their order. The shared expert runs through the same kernels as an expert of all tokens.
+// a token's choices in their order. The shared expert is two calls of the FP8 products.
 #include <type_traits>
 
 #include "ops/cuda/cuda_image.cuh"
@@ -158,11 +158,10 @@ __global__ void __launch_bounds__(1024) moe_sort_kernel(view idx, view weight, i
 /* ---- products ------------------------------------------------------------------------------------------------- */
 
 struct moe_args {
-    const expert_view *experts; /* NULL: `shared` */
-    expert_view shared;
-    const moe_tile *tiles; /* NULL: tiles of consecutive rows */
+    const expert_view *experts;
+    const moe_tile *tiles;
     const int32_t *n_tiles;
-    const float *weight; /* [rows], NULL: 1 */
+    const float *weight; /* [rows] */
     image x, h;
     unsigned char *out; /* [rows, D] bf16 */
     int rows, D, I;
@@ -170,13 +169,9 @@ struct moe_args {
     int32_t *flags;
 };
 
-__device__ static bool moe_tile_of(const moe_args &a, int bt, moe_tile &t) {
-    if (a.tiles) {
-        if (static_cast<int>(blockIdx.y) >= *a.n_tiles) return false;
-        t = a.tiles[blockIdx.y];
-    } else {
-        t = {0, static_cast<int>(blockIdx.y) * bt, min(bt, a.rows - static_cast<int>(blockIdx.y) * bt)};
-    }
+__device__ static bool moe_tile_of(const moe_args &a, moe_tile &t) {
+    if (static_cast<int>(blockIdx.y) >= *a.n_tiles) return false;
+    t = a.tiles[blockIdx.y];
     return true;
 }
 
@@ -194,6 +189,12 @@ template <int BT, int N, class F> __device__ static inline void moe_with_width(i
     f(std::integral_constant<int, N>());
 }
 
+/* The gate, from its two products rounded to bf16. */
+__device__ static inline float gated(float g, float u, float limit, float weight) {
+    if (limit > 0) g = fminf(g, limit), u = fmaxf(-limit, fminf(u, limit));
+    return g / (1.0f + __expf(-g)) * u * weight;
+}
+
 /* Gate of one channel for the tokens of this thread, then E4M3 per 32 channels, written to the image of the next product.
  * All threads of the block's warpgroups; `amax` is [GROUPS][4][BT] floats. */
 template <int WT, int GROUPS, int BT, int N>
@@ -202,10 +203,8 @@ __device__ static void gate_and_quantise(const moe_args &a, const moe_tile &t, f
 #pragma unroll
     for (int i = 0; i < N / 4; i++) {
         int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
-        float g = round_to(BY_BF16, acc[j]), u = round_to(BY_BF16, acc[j + 2]);
-        if (a.limit > 0) g = fminf(g, a.limit), u = fmaxf(-a.limit, fminf(u, a.limit));
-        float weight = token < t.n ? a.weight ? a.weight[t.row + token] : 1.0f : 0.0f;
-        float v = token < t.n ? g / (1.0f + __expf(-g)) * u * weight : 0.0f;
+        float weight = token < t.n ? a.weight[t.row + token] : 0.0f;
+        float v = token < t.n ? gated(round_to(BY_BF16, acc[j]), round_to(BY_BF16, acc[j + 2]), a.limit, weight) : 0.0f;
         acc[j] = v;
         float m = fabsf(v);
         for (int k = 4; k < 32; k *= 2) m = fmaxf(m, __shfl_xor_sync(~0u, m, k));
@@ -230,7 +229,7 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) m
     extern __shared__ unsigned char smem[];
     __shared__ float amax[GROUPS * 4 * BT];
     moe_tile t;
-    if (!moe_tile_of(a, BT, t)) return;
+    if (!moe_tile_of(a, t)) return;
     gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, true);
     depend_launch();
     int stages = a.D / gemm_shape<WT, U, GROUPS, BT, ST>::K, width = moe_width<BT>(t.n);
@@ -239,7 +238,7 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) m
         loop.leave();
         return;
     }
-    const expert_view &e = a.experts ? a.experts[t.expert] : a.shared;
+    const expert_view &e = a.experts[t.expert];
     int channel = (blockIdx.x * GROUPS + threadIdx.x / 128) * 32 + threadIdx.x / 32 % 4 * 8 + (threadIdx.x >> 2 & 7);
     bool real = channel < a.I;
     int64_t row = real ? channel : 0, scale_row = WT == W_FP8 ? row / 32 : row;
@@ -256,11 +255,23 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) m
     loop.leave();
 }
 
+/* bf16 rows of the second product: rows `row` and `row` + 8 of the weight. */
+template <int N> __device__ static inline void store_down(const moe_args &a, const moe_tile &t, const float (&acc)[N / 2], int row) {
+#pragma unroll
+    for (int i = 0; i < N / 4; i++) {
+        int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + (threadIdx.x & 3) * 2 + i % 2;
+        if (token >= t.n) continue;
+        uint16_t *to = reinterpret_cast<uint16_t *>(a.out) + static_cast<int64_t>(t.row + token) * a.D;
+        if (row < a.D) to[row] = bf16_bits(acc[j]);
+        if (row + 8 < a.D) to[row + 8] = bf16_bits(acc[j + 2]);
+    }
+}
+
 template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
 __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) moe_down_kernel(const __grid_constant__ moe_args a) {
     extern __shared__ unsigned char smem[];
     moe_tile t;
-    if (!moe_tile_of(a, BT, t)) return;
+    if (!moe_tile_of(a, t)) return;
     gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, true);
     depend_launch();
     int stages = a.I / gemm_shape<WT, U, GROUPS, BT, ST>::K, width = moe_width<BT>(t.n);
@@ -269,24 +280,31 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) m
         loop.leave();
         return;
     }
-    const expert_view &e = a.experts ? a.experts[t.expert] : a.shared;
-    int row = blockIdx.x * GROUPS * 64 + (threadIdx.x >> 5) * 16 + (threadIdx.x >> 2 & 7), c = threadIdx.x & 3;
+    const expert_view &e = a.experts[t.expert];
+    int row = blockIdx.x * GROUPS * 64 + (threadIdx.x >> 5) * 16 + (threadIdx.x >> 2 & 7);
     int64_t r0 = min(row, a.D - 1), r1 = min(row + 8, a.D - 1), q0 = WT == W_FP8 ? r0 / 32 : r0, q1 = WT == W_FP8 ? r1 / 32 : r1;
     gemm_rows r = {e.w2 + r0 * e.w2_stride, e.w2 + r1 * e.w2_stride, e.s2 + q0 * e.s2_stride, e.s2 + q1 * e.s2_stride};
     moe_with_width<BT, BT <= 32 ? 8 : 32>(width, [&](auto n) {
         constexpr int N = decltype(n)::value;
         float acc[N / 2] = {};
         if (!loop.template consume<N>(acc, r, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
-#pragma unroll
-        for (int i = 0; i < N / 4; i++) {
-            int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
-            if (token >= t.n) continue;
-            uint16_t *to = reinterpret_cast<uint16_t *>(a.out) + static_cast<int64_t>(t.row + token) * a.D;
-            if (row < a.D) to[row] = bf16_bits(acc[j]);
-            if (row + 8 < a.D) to[row + 8] = bf16_bits(acc[j + 2]);
-        }
+        store_down<N>(a, t, acc, row);
     });
     loop.leave();
+}
+
+/* Gate of the shared expert: g and u [T, I] bf16 to the image of the next product. A warp has 32 channels. */
+__global__ void gate_image_kernel(const uint16_t *g, const uint16_t *u, int T, int I, float limit, image to) {
+    int lane = threadIdx.x & 31, groups = I / 32, i = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, t = i / groups;
+    depend_wait();
+    depend_launch();
+    if (t >= (T + 7) / 8 * 8) return;
+    int channel = i % groups * 32 + lane, place = image_place<W_FP8>(channel % 64);
+    float v = 0;
+    if (t < T) v = gated(bf16_at(g, static_cast<int64_t>(t) * I + channel), bf16_at(u, static_cast<int64_t>(t) * I + channel), limit, 1.0f);
+    uint32_t b = act8_scale(warp_max(fabsf(v)));
+    float q = e4m3_value(e4m3_of(v * ue8m0_inverse(b))) * ue8m0_value(b);
+    *reinterpret_cast<uint16_t *>(to.p + channel / 64 * to.block_stride + image_offset(t, place)) = bf16_bits(q);
 }
 
 __global__ void moe_sum_kernel(const uint16_t *part, const int32_t *place, const uint16_t *shared, int k, int D, view y) {
@@ -314,8 +332,8 @@ static by_status moe_launch(by_cuda *c, const moe_args &a, unsigned tiles, by_er
     BY_TRY(by_cuda_smem(down, shape::BYTES, err));
     unsigned up_tiles = static_cast<unsigned>((a.I + GROUPS * 32 - 1) / (GROUPS * 32));
     unsigned down_tiles = static_cast<unsigned>((a.D + GROUPS * 64 - 1) / (GROUPS * 64));
-    /* many tokens: neighbouring tiles of an expert share the images */
-    constexpr int peers = BT < 64 ? 1 : 4;
+    /* neighbouring tiles of an expert share the images, which else come through the L2 cache as often as the weights */
+    constexpr int peers = BT < 64 ? 1 : 4; /* below, waiting for one another costs more than it saves */
     up_tiles = (up_tiles + peers - 1) / peers * peers;
     down_tiles = (down_tiles + peers - 1) / peers * peers;
     BY_CUDA_TRY(err, by_cuda_chain(c, up, dim3(up_tiles, tiles), shape::THREADS, shape::BYTES, peers, a));
@@ -410,6 +428,56 @@ static bool moe_fits(const by_moe_args *a) {
     return !s || (s->w1.w.rows % 32 == 0 && whole(s->w1, BY_FP8_TILE) && whole(s->w3, BY_FP8_TILE) && whole(s->w2, BY_FP8_TILE));
 }
 
+/* The two calls of the shared expert, but for what lies in scratch. */
+static gemm_part shared_part(const by_weight &q) {
+    view w = view_of(q.w), s = view_of(q.scale);
+    return {w.p, s.p, nullptr, w.stride, s.stride, static_cast<int64_t>(w.rows) * 2, w.rows, BY_BF16, 0, w.rows};
+}
+static gemm_args shared_up(const by_moe_args *a) {
+    gemm_args g = {};
+    g.T = static_cast<int>(a->x.rows);
+    g.K = static_cast<int>(a->x.cols);
+    g.n_parts = 2;
+    g.part[0] = shared_part(a->shared->w1);
+    g.part[1] = shared_part(a->shared->w3);
+    return g;
+}
+static gemm_args shared_down(const by_moe_args *a) {
+    gemm_args g = {};
+    g.T = static_cast<int>(a->x.rows);
+    g.K = static_cast<int>(a->shared->w2.w.cols);
+    g.n_parts = 1;
+    g.part[0] = shared_part(a->shared->w2);
+    return g;
+}
+static size_t shared_totals(const by_moe_args *a) {
+    if (!a->shared) return 0;
+    size_t up = by_cuda_totals(shared_up(a)), down = by_cuda_totals(shared_down(a));
+    return up > down ? up : down;
+}
+
+/* The shared expert on all tokens, bf16 [T, D] to `out`. Scratch for `all` rows. */
+static by_status shared_expert(by_cuda *c, const by_moe_args *a, int64_t all, uint16_t *out, by_err *err) {
+    const by_expert *e = a->shared;
+    int64_t T = a->x.rows, D = a->x.cols, I = e->w1.w.rows;
+    image x = {by_cuda_take<unsigned char>(c, image_bytes(all, D)), all * 128}, h = {by_cuda_take<unsigned char>(c, image_bytes(all, I)), all * 128};
+    make_image<W_FP8>(c, a->x, nullptr, nullptr, (T + 7) / 8 * 8, x);
+    unsigned char *g = by_cuda_take<unsigned char>(c, static_cast<size_t>(T * I) * 2), *u = by_cuda_take<unsigned char>(c, static_cast<size_t>(T * I) * 2);
+    gemm_args up = shared_up(a), down = shared_down(a);
+    up.flags = down.flags = c->flags;
+    up.totals = down.totals = by_cuda_take<float>(c, shared_totals(a));
+    up.x = x;
+    up.part[0].y = g;
+    up.part[1].y = u;
+    BY_TRY(by_cuda_products(c, W_FP8, up, err));
+    unsigned warps = static_cast<unsigned>((T + 7) / 8 * 8 * (I / 32));
+    BY_CUDA_TRY(err, by_cuda_chain(c, gate_image_kernel, dim3((warps + 7) / 8), 256, 0, 1, reinterpret_cast<uint16_t *>(g),
+                                   reinterpret_cast<uint16_t *>(u), static_cast<int>(T), static_cast<int>(I), a->limit, h));
+    down.x = h;
+    down.part[0].y = reinterpret_cast<unsigned char *>(out);
+    return by_cuda_products(c, W_FP8, down, err);
+}
+
 by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     by_cuda *c = by_cuda_of(dev);
     int64_t T = a->x.rows, k = a->idx.cols, D = a->x.cols, I = a->inner, n = T * k;
@@ -424,7 +492,8 @@ by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     size_t bytes = by_cuda_pad(64) + by_cuda_pad(static_cast<size_t>(n) * 4) + 2 * by_cuda_pad(static_cast<size_t>(rows) * 4) +
                    by_cuda_pad(static_cast<size_t>(tiles) * sizeof(moe_tile)) + by_cuda_pad(image_bytes(rows, D)) +
                    by_cuda_pad(image_bytes(rows, I)) + by_cuda_pad(static_cast<size_t>(rows * D) * 2) +
-                   by_cuda_pad(image_bytes(all, D)) + by_cuda_pad(image_bytes(all, wide)) + by_cuda_pad(static_cast<size_t>(T * D) * 2);
+                   by_cuda_pad(image_bytes(all, D)) + by_cuda_pad(image_bytes(all, wide)) + by_cuda_pad(static_cast<size_t>(T * D) * 2) +
+                   2 * by_cuda_pad(static_cast<size_t>(T * wide) * 2) + by_cuda_pad(shared_totals(a) * 4);
     BY_TRY(by_cuda_scratch(c, bytes, err));
     moe_sort sort = {by_cuda_take<int32_t>(c, 16), by_cuda_take<int32_t>(c, static_cast<size_t>(n)),
                      by_cuda_take<int32_t>(c, static_cast<size_t>(rows)), by_cuda_take<float>(c, static_cast<size_t>(rows)),
@@ -445,26 +514,8 @@ by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     BY_CUDA_TRY(err, by_cuda_chain(c, moe_sort_kernel, dim3(1), 1024, 0, 1, view_of(a->idx), view_of(a->weight), a->n_experts, bt, sort));
     make_image<W_FP4>(c, a->x, sort.token, sort.count + 1, rows, m.x);
     BY_TRY(moe_products<W_FP4>(c, m, bt, static_cast<unsigned>(tiles), err));
-    uint16_t *shared_out = nullptr;
-    if (a->shared) {
-        const by_expert *e = a->shared;
-        view w1 = view_of(e->w1.w), w3 = view_of(e->w3.w), w2 = view_of(e->w2.w), s1 = view_of(e->w1.scale),
-             s3 = view_of(e->w3.scale), s2 = view_of(e->w2.scale);
-        moe_args s = m;
-        s.experts = nullptr;
-        s.shared = {w1.p, w3.p, w2.p, s1.p, s3.p, s2.p, w1.stride, w2.stride, s1.stride, s2.stride};
-        s.tiles = nullptr;
-        s.weight = nullptr;
-        s.x = {by_cuda_take<unsigned char>(c, image_bytes(all, D)), all * 128};
-        s.h = {by_cuda_take<unsigned char>(c, image_bytes(all, wide)), all * 128};
-        s.I = static_cast<int>(wide);
-        shared_out = by_cuda_take<uint16_t>(c, static_cast<size_t>(T * D));
-        s.out = reinterpret_cast<unsigned char *>(shared_out);
-        s.rows = static_cast<int>(T);
-        int sbt = T <= 8 ? 8 : T <= 16 ? 16 : T <= 32 ? 32 : 128;
-        make_image<W_FP8>(c, a->x, nullptr, nullptr, (T + 7) / 8 * 8, s.x);
-        BY_TRY(moe_products<W_FP8>(c, s, sbt, static_cast<unsigned>((T + sbt - 1) / sbt), err));
-    }
+    uint16_t *shared_out = a->shared ? by_cuda_take<uint16_t>(c, static_cast<size_t>(T * D)) : nullptr;
+    if (a->shared) BY_TRY(shared_expert(c, a, all, shared_out, err));
     dim3 grid(static_cast<unsigned>(T), static_cast<unsigned>((D / 2 + 255) / 256));
     BY_CUDA_TRY(err, by_cuda_chain(c, moe_sum_kernel, grid, 256, 0, 1, reinterpret_cast<uint16_t *>(m.out), sort.place,
                                    shared_out, static_cast<int>(k), static_cast<int>(D), view_of(a->y)));

@@ -1,22 +1,21 @@
 // cuda_select.cu - index scores and top-k. Source: model.md section 7.
 //
-// Scores: a warp takes 8 entries at a time. Keys and queries are E2M1 with a power of two per 32 channels, exact in bf16,
-// so the tensor core gives exact products; a thread expands the 16 bytes of a key that it loads itself. The heads' relu
-// and weighted sum follow in registers, in a fixed order.
-//
-// Selection: radix select on the scores' ordered bits (11, 11, 10 bits), one block a row, then each warp writes its part
-// of the row in ascending order. Equal scores: the lower entry wins, because the ties that fit are counted from the left.
+// Scores: a warpgroup takes 64 keys at a time. Keys and queries are E2M1 with a power of two per 32 channels, exact in bf16,
+// so the tensor core gives exact products; a thread expands the 16 bytes of a key that it loads itself, for the operand that
+// comes from registers, and the row's queries lie in shared memory. The heads' relu and weighted sum follow in registers,
+// in a fixed order. Selection: cuda_topk.cuh.
 #include "ops/cuda/cuda_gemm.cuh"
+#include "ops/cuda/cuda_topk.cuh"
 
 struct select_view {
     batch_view b;
     view q, weights, sel, cand, scores;
     pages_view keys;
-    float *score; /* [T, stride]: of all visible entries, or of those in the candidate blocks, ascending */
-    float *block; /* [T, block_stride]: maxima of candidate blocks */
-    int stride, block_stride;
+    void *score; /* [T, stride] keys of the scores: of all visible entries, or of those in the candidate blocks, ascending */
+    void *block; /* [T, block_stride] keys: maxima of candidate blocks */
+    int64_t stride, block_stride;
     float scale;
-    int mode, heads, d, ratio, topk, cand_blocks, cand_size;
+    int mode, heads, d, ratio, topk, cand_blocks, cand_size, cand_shift, page_shift; /* shifts: log2 of the sizes, fast path */
     bool round_bf16;
 };
 
@@ -47,7 +46,8 @@ __device__ static void put_score(const select_view &a, int t, int item, int entr
     float v = sum * a.scale;
     if (a.round_bf16) v = round_to(BY_BF16, v);
     v += 0.0f; /* -0 ranks as +0 */
-    a.score[static_cast<int64_t>(t) * a.stride + item] = v;
+    if (a.round_bf16) static_cast<uint16_t *>(a.score)[t * a.stride + item] = topk_key<uint16_t>(v);
+    else static_cast<uint32_t *>(a.score)[t * a.stride + item] = topk_key<uint32_t>(v);
     if (a.scores.p) a.scores.f32(t)[entry] = v;
 }
 
@@ -81,95 +81,111 @@ __global__ void score_plain_kernel(select_view a) {
     }
 }
 
-__device__ static void mma16816(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 /* 2^(b - 127) of an E2M1 code in bf16, whose exponent is 126 too small: two factors, each inside bf16. */
 __device__ static uint32_t pair_of_scale(uint32_t b) {
     uint32_t e = b < 1 ? 1 : b;
     return e << 7 | e << 23;
 }
 
-enum { GROUP = 32 }; /* entries of a warp at a time */
+/* What a thread multiplies of a tile of 64 keys: 32 channels of two keys, and their scales. */
+struct raw_pair {
+    uint4 v[2];
+    uint32_t s[2];
+};
+/* entry of scored item i; sizes of candidate blocks and of pages are powers of two here. */
+__device__ static inline int fast_entry(const select_view &a, const row_items &r, int i) {
+    return r.inside ? r.inside[1 + (i >> a.cand_shift)] << a.cand_shift | (i & (a.cand_size - 1)) : i;
+}
+__device__ static inline void load_pair(const select_view &a, const row_items &r, const int32_t *table, int item, raw_pair &p) {
+    int c = threadIdx.x & 3;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int e = fast_entry(a, r, min(item + 8 * i, r.items - 1)), at = e & (a.keys.per_block - 1);
+        const unsigned char *base = a.keys.p + table[e >> a.page_shift] * a.keys.block_stride;
+        p.v[i] = *reinterpret_cast<const uint4 *>(base + at * 64 + c * 16);
+        p.s[i] = base[a.keys.per_block * 64 + at * 4 + c];
+    }
+}
 
 /* 32 heads of 128 channels, keys and queries in the index format. */
-__global__ void __launch_bounds__(256) score_kernel(select_view a) {
-    int t = blockIdx.y, lane = threadIdx.x & 31, g = lane >> 2, c = lane & 3;
+__global__ void __launch_bounds__(256, 3) score_kernel(select_view a) {
+    __shared__ __align__(1024) unsigned char queries[2 * 32 * 128]; /* [64 k][head], as cuda_gemm.cuh wants images */
+    int t = blockIdx.y, tid = threadIdx.x, lane = tid & 31, g = lane >> 2, c = lane & 3;
     row_items r = items_of(a, t);
     if (!row_needed(a, r)) return;
     constexpr uint32_t up = 0x7e807e80u; /* 2^126: exact value of the code */
-    uint32_t q[2][8][4];
-    float w[2][2];
+    const int32_t *table = a.b.blocks + a.b.seq[t] * a.b.blocks_stride;
+    int first = (blockIdx.x * 2 + tid / 128) * 64, step = gridDim.x * 128, row = tid / 32 % 4 * 16 + g;
+    raw_pair next = {};
+    if (first < r.items) load_pair(a, r, table, first + row, next);
+    if (tid < 128) { /* piece tid % 4 of head tid / 4: word i goes to instructions 2 i and 2 i + 1 */
+        int head = tid / 4, piece = tid % 4;
+        const unsigned char *at = a.q.row(static_cast<int64_t>(t) * 32 + head);
+        uint32_t s = pair_of_scale(at[64 + piece]);
 #pragma unroll
-    for (int m = 0; m < 2; m++) {
-        uint4 v[2];
-        uint32_t s[2];
+        for (int i = 0; i < 4; i++) {
+            uint32_t w = reinterpret_cast<const uint32_t *>(at + piece * 16)[i]; /* rows are 68 bytes apart */
+            const uint32_t pair[4] = {mul_bf16x2(expand_fp4<0>(w, up), s), mul_bf16x2(expand_fp4<1>(w, up), s),
+                                      mul_bf16x2(expand_fp4<2>(w, up), s), mul_bf16x2(expand_fp4<3>(w, up), s)};
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const unsigned char *at = a.q.row(static_cast<int64_t>(t) * 32 + m * 16 + i * 8 + g);
-            const uint32_t *p = reinterpret_cast<const uint32_t *>(at + c * 16); /* rows are 68 bytes apart */
-            v[i] = make_uint4(p[0], p[1], p[2], p[3]);
-            s[i] = pair_of_scale(at[64 + c]);
-            w[m][i] = value_at(a.weights.dtype, a.weights.row(t), 0, m * 16 + i * 8 + g);
-        }
-        const uint32_t word[2][4] = {{v[0].x, v[0].y, v[0].z, v[0].w}, {v[1].x, v[1].y, v[1].z, v[1].w}};
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-#pragma unroll
-            for (int e = 0; e < 2; e++) { /* operand registers: row e, pairs of step i */
-                uint32_t x = word[e][i / 2];
-                q[m][i][e] = mul_bf16x2(i & 1 ? expand_fp4<2>(x, up) : expand_fp4<0>(x, up), s[e]);
-                q[m][i][2 + e] = mul_bf16x2(i & 1 ? expand_fp4<3>(x, up) : expand_fp4<1>(x, up), s[e]);
+            for (int p = 0; p < 4; p++) {
+                int k = (2 * i + p / 2) * 16 + p % 2 * 8 + piece * 2; /* place among the 128 */
+                *reinterpret_cast<uint32_t *>(queries + k / 64 * 4096 + image_offset(head, k % 64)) = pair[p];
             }
         }
     }
-    const int32_t *table = a.b.blocks + a.b.seq[t] * a.b.blocks_stride;
-    /* 32 entries at a time: their keys are all on the way before the first is used */
-    int step = gridDim.x * 8 * GROUP;
-    for (int i0 = (blockIdx.x * 8 + (threadIdx.x >> 5)) * GROUP; i0 < r.items; i0 += step) {
-        uint4 v[GROUP / 8];
-        uint32_t s[GROUP / 8];
+    float w[8];
 #pragma unroll
-        for (int j = 0; j < GROUP / 8; j++) {
-            int item = min(i0 + j * 8 + g, r.items - 1), entry = item_entry(a, r, item);
-            unsigned char *scales = nullptr, *key = page_entry(a.keys, table, entry, 128, &scales);
-            v[j] = *reinterpret_cast<const uint4 *>(key + c * 16);
-            s[j] = scales[c];
+    for (int i = 0; i < 8; i++) w[i] = value_at(a.weights.dtype, a.weights.row(t), 0, i / 2 * 8 + c * 2 + i % 2);
+    fence_async();
+    __syncthreads();
+    uint64_t desc = wgmma_desc(smem_addr(queries));
+    for (; first < r.items; first += step) { /* a warpgroup stays together */
+        raw_pair now = next;
+        if (first + step < r.items) load_pair(a, r, table, first + step + row, next);
+        /* the code's factor 2^126 and the scale in one, times 2^-20; scales above 2^21 in a second step */
+        uint32_t k[8][4], m[2];
+        bool large = false;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            uint32_t e = min(now.s[i], 148u) + 106;
+            m[i] = e << 7 | e << 23;
+            large |= now.s[i] > 148;
+            const uint32_t word[4] = {now.v[i].x, now.v[i].y, now.v[i].z, now.v[i].w};
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                k[2 * j][i] = expand_fp4<0>(word[j], m[i]), k[2 * j][2 + i] = expand_fp4<1>(word[j], m[i]);
+                k[2 * j + 1][i] = expand_fp4<2>(word[j], m[i]), k[2 * j + 1][2 + i] = expand_fp4<3>(word[j], m[i]);
+            }
         }
-        float mine = 0;
+        if (__any_sync(~0u, large)) {
 #pragma unroll
-        for (int j = 0; j < GROUP / 8; j++) {
-            uint32_t m = pair_of_scale(s[j]), k[16];
-            const uint32_t word[4] = {v[j].x, v[j].y, v[j].z, v[j].w};
+            for (int j = 0; j < 32; j++)
+                k[j / 4][j % 4] = mul_bf16x2(k[j / 4][j % 4], pair_of_scale(127 + max(now.s[j & 1], 148u) - 148));
+        }
+        float d[16] = {};
+        wgmma_fence();
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                k[4 * i] = mul_bf16x2(expand_fp4<0>(word[i], up), m);
-                k[4 * i + 1] = mul_bf16x2(expand_fp4<1>(word[i], up), m);
-                k[4 * i + 2] = mul_bf16x2(expand_fp4<2>(word[i], up), m);
-                k[4 * i + 3] = mul_bf16x2(expand_fp4<3>(word[i], up), m);
-            }
-            float d[2][4] = {};
+        for (int j = 0; j < 8; j++) wgmma<32>(d, k[j], desc + (j / 4 * 256 + j % 4 * 2));
+        wgmma_commit();
+        wgmma_wait<0>();
+        wgmma_done(d);
+        float sum[2] = {0, 0};
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
-                mma16816(d[0], q[0][i], k[2 * i], k[2 * i + 1]);
-                mma16816(d[1], q[1][i], k[2 * i], k[2 * i + 1]);
-            }
-            float sum[2];
+        for (int j = 0; j < 4; j++) {
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                sum[e] = fmaxf(d[0][e], 0) * w[0][0] + fmaxf(d[0][2 + e], 0) * w[0][1];
-                sum[e] += fmaxf(d[1][e], 0) * w[1][0] + fmaxf(d[1][2 + e], 0) * w[1][1];
-                for (int x = 4; x < 32; x *= 2) sum[e] += __shfl_xor_sync(~0u, sum[e], x);
+                sum[e] = fmaf(fmaxf(d[4 * j + 2 * e], 0), w[2 * j], sum[e]);
+                sum[e] = fmaf(fmaxf(d[4 * j + 2 * e + 1], 0), w[2 * j + 1], sum[e]);
             }
-            /* lane 8 j + 2 c + e takes entry 2 c + e of this group, whose sum lane c holds */
-            float even = __shfl_sync(~0u, sum[0], lane >> 1 & 3), odd = __shfl_sync(~0u, sum[1], lane >> 1 & 3);
-            if (lane >> 3 == j) mine = lane & 1 ? odd : even;
         }
-        int out = i0 + lane;
-        if (out < r.items) put_score(a, t, out, item_entry(a, r, out), mine);
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            sum[e] += __shfl_xor_sync(~0u, sum[e], 1);
+            sum[e] += __shfl_xor_sync(~0u, sum[e], 2);
+        }
+        int out = first + row + 8 * c;
+        if (c < 2 && out < r.items) put_score(a, t, out, fast_entry(a, r, out), (c == 0 ? sum[0] : sum[1]) * 0x1p20f);
     }
 }
 
@@ -178,150 +194,55 @@ __global__ void fill_scores_kernel(view scores) {
         scores.f32(blockIdx.y)[i] = -INFINITY;
 }
 
-__global__ void block_max_kernel(select_view a) {
+template <class KEY> __global__ void block_max_kernel(select_view a) {
     int t = blockIdx.y, n = (a.b.pos[t] + 1) / a.ratio, blocks = (n + a.cand_size - 1) / a.cand_size;
     if (blocks <= a.cand_blocks) return;
-    const float *s = a.score + static_cast<int64_t>(t) * a.stride;
+    const KEY *s = static_cast<const KEY *>(a.score) + t * a.stride;
+    KEY *to = static_cast<KEY *>(a.block) + t * a.block_stride;
     for (int b = blockIdx.x * blockDim.x + threadIdx.x; b < blocks; b += gridDim.x * blockDim.x) {
-        float best = -INFINITY;
-        for (int i = b * a.cand_size; i < (b + 1) * a.cand_size && i < n; i++) best = fmaxf(best, s[i]);
-        a.block[static_cast<int64_t>(t) * a.block_stride + b] = b == blocks - 1 ? INFINITY : best;
+        KEY best = 0;
+        for (int i = b * a.cand_size; i < (b + 1) * a.cand_size && i < n; i++) best = max(best, s[i]);
+        to[b] = b == blocks - 1 ? topk_key<KEY>(INFINITY) : best;
     }
 }
 
-/* Larger floats give larger numbers. */
-__device__ static uint32_t ordered(float x) {
-    uint32_t u = __float_as_uint(x);
-    return u & 0x80000000u ? ~u : u | 0x80000000u;
-}
-
-enum { SELECT_THREADS = 512, WARPS = SELECT_THREADS / 32, BINS = 2048, DEEP = 8 };
-
-__device__ static inline uint4 remote_u32x4(uint32_t addr) {
-    uint4 v;
-    asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(addr) : "memory");
-    return v;
-}
-/* Calls f(i, ordered(s[i])) for i in [i0, i1), DEEP loads in flight. All threads of the block. */
-template <class F> __device__ static inline void scan_row(const float *s, int i0, int i1, F f) {
-    for (int base = i0 + static_cast<int>(threadIdx.x); base < i1; base += SELECT_THREADS * DEEP) {
-        float v[DEEP];
-#pragma unroll
-        for (int j = 0; j < DEEP; j++) {
-            int i = base + j * SELECT_THREADS;
-            v[j] = i < i1 ? s[i] : 0;
-        }
-#pragma unroll
-        for (int j = 0; j < DEEP; j++)
-            if (base + j * SELECT_THREADS < i1) f(ordered(v[j]));
-    }
-}
-
-/* The k best of s [n], k < n, as their places in ascending order through put(rank, place). The blocks of a cluster share
- * the row; all make the same decisions from the sum of their histograms. */
-template <class PUT> __device__ static void select_best(const float *s, int n, int k, PUT put) {
-    __shared__ __align__(16) uint32_t bins[2][BINS];
-    __shared__ uint32_t warp_count[WARPS], above[WARPS], equal[WARPS], block_count[2], found[2];
-    int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
-    uint32_t peers = cluster_size(), rank = cluster_rank(), prefix = 0, mask = 0, left = static_cast<uint32_t>(k);
-    int part = (n + static_cast<int>(peers) * 32 * WARPS - 1) / (static_cast<int>(peers) * 32 * WARPS) * 32 * WARPS;
-    int i0 = min(static_cast<int>(rank) * part, n), i1 = min(i0 + part, n);
-    for (int pass = 0; pass < 3; pass++) {
-        int shift = pass == 0 ? 21 : pass == 1 ? 10 : 0;
-        uint32_t *own = bins[pass & 1], low = pass == 2 ? 1023 : 2047;
-        for (int i = tid; i < BINS; i += SELECT_THREADS) own[i] = 0;
-        __syncthreads();
-        scan_row(s, i0, i1, [&](uint32_t u) {
-            if ((u & mask) == prefix) atomicAdd(&own[u >> shift & low], 1u);
-        });
-        cluster_sync();
-        /* thread tid has the four bins BINS - 1 - 4 tid and below */
-        uint4 b = {0, 0, 0, 0};
-        uint32_t at = smem_addr(own + BINS - 4 - 4 * tid);
-        for (uint32_t p = 0; p < peers; p++) {
-            uint4 o = remote_u32x4(remote(at, p));
-            b.x += o.x, b.y += o.y, b.z += o.z, b.w += o.w;
-        }
-        const uint32_t four[4] = {b.w, b.z, b.y, b.x}; /* highest first */
-        uint32_t sum = b.x + b.y + b.z + b.w, run = sum;
-        for (int m = 1; m < 32; m *= 2) {
-            uint32_t v = __shfl_up_sync(~0u, run, m);
-            if (lane >= m) run += v;
-        }
-        if (lane == 31) warp_count[warp] = run;
-        __syncthreads();
-        uint32_t before = run - sum;
-        for (int i = 0; i < warp; i++) before += warp_count[i];
-        if (before < left && before + sum >= left) {
-            uint32_t bin = static_cast<uint32_t>(BINS - 1 - 4 * tid), x = before;
-            int i = 0;
-            while (x + four[i] < left) x += four[i++];
-            found[0] = bin - static_cast<uint32_t>(i);
-            found[1] = left - x;
-        }
-        __syncthreads();
-        prefix |= found[0] << shift;
-        mask |= low << shift;
-        left = found[1];
-    }
-    /* prefix is the k-th best value; all above it stay, and the first `left` of its equals */
-    int w = part / WARPS, w0 = min(i0 + warp * w, i1), w1 = min(w0 + w, i1);
-    uint32_t up = 0, same = 0;
-#pragma unroll 8
-    for (int i = w0 + lane; i < w1; i += 32) {
-        uint32_t u = ordered(s[i]);
-        up += u > prefix;
-        same += u == prefix;
-    }
-    for (int m = 16; m; m >>= 1) up += __shfl_xor_sync(~0u, up, m), same += __shfl_xor_sync(~0u, same, m);
-    if (lane == 0) above[warp] = up, equal[warp] = same;
-    __syncthreads();
-    uint32_t n_above = 0, n_same = 0;
-    for (int i = 0; i < WARPS; i++) {
-        if (i == warp) up = n_above, same = n_same;
-        n_above += above[i], n_same += equal[i];
-    }
-    if (tid == 0) block_count[0] = n_above, block_count[1] = n_same;
-    cluster_sync();
-    n_above = up, n_same = same;
-    for (uint32_t p = 0; p < rank; p++) {
-        uint32_t other = remote(smem_addr(block_count), p), v[2];
-        asm volatile("ld.shared::cluster.v2.u32 {%0, %1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "r"(other) : "memory");
-        n_above += v[0], n_same += v[1];
-    }
-#pragma unroll 4
-    for (int i = w0; i < w1; i += 32) {
-        uint32_t u = i + lane < w1 ? ordered(s[i + lane]) : 0;
-        bool in = i + lane < w1, is_up = in && u > prefix, is_same = in && u == prefix;
-        uint32_t below = (1u << lane) - 1, ups = __ballot_sync(~0u, is_up), sames = __ballot_sync(~0u, is_same);
-        uint32_t my_same = n_same + static_cast<uint32_t>(__popc(sames & below)), my_up = n_above + static_cast<uint32_t>(__popc(ups & below));
-        if (is_up || (is_same && my_same < left)) put(static_cast<int>(my_up + min(my_same, left)), i + lane);
-        n_above += static_cast<uint32_t>(__popc(ups));
-        n_same += static_cast<uint32_t>(__popc(sames));
-    }
-    cluster_sync(); /* nobody reads this block's counts any more */
-}
-
-__global__ void __launch_bounds__(SELECT_THREADS) select_kernel(select_view a) {
-    int t = blockIdx.y, first = blockIdx.x * SELECT_THREADS + threadIdx.x;
+template <class KEY> __global__ void __launch_bounds__(TOPK_THREADS) select_kernel(select_view a) {
+    extern __shared__ __align__(16) unsigned char bytes[];
+    topk_shared &m = *reinterpret_cast<topk_shared *>(bytes);
+    int t = blockIdx.x, tid = threadIdx.x;
     row_items r = items_of(a, t);
     int32_t *sel = reinterpret_cast<int32_t *>(a.sel.row(t));
     int32_t *cand = reinterpret_cast<int32_t *>(a.cand.row(t));
     if (r.visible <= a.topk || r.items <= a.topk) {
-        if (first == 0) sel[0] = r.visible <= a.topk ? -1 : r.items;
-        for (int i = first; r.visible > a.topk && i < r.items; i += gridDim.x * SELECT_THREADS) sel[1 + i] = item_entry(a, r, i);
+        if (tid == 0) sel[0] = r.visible <= a.topk ? -1 : r.items;
+        for (int i = tid; r.visible > a.topk && i < r.items; i += TOPK_THREADS) sel[1 + i] = item_entry(a, r, i);
     } else {
-        if (first == 0) sel[0] = a.topk;
-        select_best(a.score + static_cast<int64_t>(t) * a.stride, r.items, a.topk,
+        if (tid == 0) sel[0] = a.topk;
+        topk_select(m, static_cast<const KEY *>(a.score) + t * a.stride, r.items, a.topk,
                     [&](int rank, int place) { sel[1 + rank] = item_entry(a, r, place); });
     }
     if (a.mode != BY_CAND_SOURCE) return;
     int blocks = (r.visible + a.cand_size - 1) / a.cand_size;
-    if (first == 0) cand[0] = blocks <= a.cand_blocks ? -1 : a.cand_blocks;
+    if (tid == 0) cand[0] = blocks <= a.cand_blocks ? -1 : a.cand_blocks;
     if (blocks > a.cand_blocks)
-        select_best(a.block + static_cast<int64_t>(t) * a.block_stride, blocks, a.cand_blocks,
+        topk_select(m, static_cast<const KEY *>(a.block) + t * a.block_stride, blocks, a.cand_blocks,
                     [&](int rank, int place) { cand[1 + rank] = place; });
+}
+
+template <class KEY> static by_status launch_select(by_cuda *c, const select_view &v, int blocks, by_err *err) {
+    unsigned rows = static_cast<unsigned>(v.b.n_rows);
+    if (v.mode == BY_CAND_SOURCE && blocks > v.cand_blocks)
+        block_max_kernel<KEY><<<dim3(static_cast<unsigned>((blocks + 255) / 256), rows), 256, 0, c->stream>>>(v);
+    BY_TRY(by_cuda_smem(select_kernel<KEY>, sizeof(topk_shared), err));
+    select_kernel<KEY><<<rows, TOPK_THREADS, sizeof(topk_shared), c->stream>>>(v);
+    BY_CUDA_LAUNCHED(err, "index_select");
+    return BY_OK;
+}
+
+static int log2_of(int n) { /* -1: no power of two */
+    int i = 0;
+    while (i < 30 && 1 << i < n) i++;
+    return 1 << i == n ? i : -1;
 }
 
 by_status by_cuda_index_select(by_device *dev, const by_index_select_args *a, by_err *err) {
@@ -329,37 +250,26 @@ by_status by_cuda_index_select(by_device *dev, const by_index_select_args *a, by
     int T = a->batch.n_rows;
     if (T == 0) return BY_OK;
     int n = a->n_entries_max > 0 ? a->n_entries_max : 1, size = a->cand_block_size > 0 ? a->cand_block_size : 1;
-    int stride = (n + 31) / 32 * 32, blocks = a->mode == BY_CAND_SOURCE ? (n + size - 1) / size : 1;
-    size_t score = static_cast<size_t>(T) * static_cast<size_t>(stride), block = static_cast<size_t>(T) * static_cast<size_t>(blocks);
-    BY_TRY(by_cuda_scratch(c, by_cuda_pad(score * 4) + by_cuda_pad(block * 4), err));
+    /* rows of keys start at multiples of 32 bytes and end at one of 8 keys */
+    int64_t T64 = T, stride = (n + 31) / 32 * 32, blocks = a->mode == BY_CAND_SOURCE ? (n + size - 1) / size : 1;
+    int64_t block_stride = (blocks + 31) / 32 * 32, bytes = a->round_bf16 ? 2 : 4;
+    size_t score = static_cast<size_t>(T64 * stride * bytes), block = static_cast<size_t>(T64 * block_stride * bytes);
+    BY_TRY(by_cuda_scratch(c, by_cuda_pad(score) + by_cuda_pad(block), err));
     select_view v = {batch_of(a->batch), view_of(a->q), view_of(a->weights), view_of(a->sel), view_of(a->cand),
-                     view_of(a->scores), pages_of(a->keys), by_cuda_take<float>(c, score), by_cuda_take<float>(c, block),
-                     stride, blocks, a->scale, static_cast<int>(a->mode), a->heads, a->d, a->ratio, a->topk, a->cand_blocks, size,
-                     a->round_bf16};
+                     view_of(a->scores), pages_of(a->keys), by_cuda_take<unsigned char>(c, score), by_cuda_take<unsigned char>(c, block),
+                     stride, block_stride, a->scale, static_cast<int>(a->mode), a->heads, a->d, a->ratio, a->topk, a->cand_blocks, size,
+                     log2_of(size), log2_of(a->keys.per_block), a->round_bf16};
     int most = a->mode == BY_CAND_INSIDE && a->cand_blocks * size < n ? a->cand_blocks * size : n;
     unsigned rows = static_cast<unsigned>(T);
     if (a->scores.mem) fill_scores_kernel<<<dim3(32, rows), 256, 0, c->stream>>>(v.scores);
-    bool fast = a->heads == 32 && a->d == 128 && a->q.dtype == BY_IX4 && a->keys.rec == BY_REC_IX4 &&
+    bool fast = c->wgmma && v.page_shift >= 0 && v.cand_shift >= 0 && a->heads == 32 && a->d == 128 && a->q.dtype == BY_IX4 && a->keys.rec == BY_REC_IX4 &&
                 reinterpret_cast<uintptr_t>(v.keys.p) % 16 == 0 && a->keys.block_stride % 16 == 0;
     if (fast) {
-        int want = (most + 8 * GROUP - 1) / (8 * GROUP), room = (4 * c->sms + T - 1) / T;
+        int want = (most + 127) / 128, room = (3 * c->sms + T - 1) / T;
         score_kernel<<<dim3(static_cast<unsigned>(want < room || room < 1 ? want : room), rows), 256, 0, c->stream>>>(v);
     } else {
         score_plain_kernel<<<dim3(static_cast<unsigned>((most + 63) / 64), rows), 256, 0, c->stream>>>(v);
     }
-    if (a->mode == BY_CAND_SOURCE && blocks > a->cand_blocks)
-        block_max_kernel<<<dim3(static_cast<unsigned>((blocks + 255) / 256), rows), 256, 0, c->stream>>>(v);
-    BY_CUDA_LAUNCHED(err, "index_select");
-    int peers = most > 65536 ? 8 : most > 16384 ? 4 : most > 4096 ? 2 : 1; /* blocks that share a row */
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {static_cast<unsigned>(peers), 1, 1};
-    config.gridDim = dim3(static_cast<unsigned>(peers), rows);
-    config.blockDim = dim3(SELECT_THREADS);
-    config.stream = c->stream;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    BY_CUDA_TRY(err, cudaLaunchKernelEx(&config, select_kernel, v));
-    return BY_OK;
+    if (a->round_bf16) return launch_select<uint16_t>(c, v, static_cast<int>(blocks), err);
+    return launch_select<uint32_t>(c, v, static_cast<int>(blocks), err);
 }
