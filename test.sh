@@ -2,7 +2,8 @@
 # test.sh - sets up what is missing, builds and runs every test that needs no GPU. Safe to run again.
 #
 #   ./test.sh              release build with gcc, all tests (operators on ref, cpu and guard); a build with clang, whose
-#                          warnings fail; the ARM operators under emulation
+#                          warnings fail; the ARM operators under emulation; the CUDA backend compiled, its tests where
+#                          there is a device
 #   ./test.sh --sanitize   the suite under AddressSanitizer + UndefinedBehaviorSanitizer, then what uses threads under
 #                          ThreadSanitizer
 #   ./test.sh --quick      only the first part, without long property runs
@@ -16,7 +17,7 @@ cd "$BY_ROOT" || exit 1
 jobs=${BY_JOBS:-$(nproc)}
 passed=0 failed=0 skipped=0 wrap=
 mode=${1:-all}
-case $mode in all | --sanitize | --quick) ;; *) sed -n '2,12p' "$0"; exit 2 ;; esac
+case $mode in all | --sanitize | --quick) ;; *) sed -n '2,13p' "$0"; exit 2 ;; esac
 
 # count NAME OK: one more test of the script's own
 count() {
@@ -54,6 +55,26 @@ run_tests() {
     number() { sed -n "s/.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" <<<"$head"; }
     n=$(number tests) bad=$(number failures) skip=$(number skipped)
     passed=$((passed + n - bad - skip)) failed=$((failed + bad)) skipped=$((skipped + skip))
+}
+
+# The CUDA backend: compiles for SM90 and SM100 where there is a compiler; its tests run where there is a device.
+cuda() {
+    local nvcc rc
+    nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+    if [ -z "$nvcc" ]; then
+        echo "cuda: no nvcc, not compiled"
+        skipped=$((skipped + 2))
+        return
+    fi
+    by_say "build: cuda"
+    cmake --preset cuda -DBATHYC_TESTS=OFF -DCMAKE_CUDA_COMPILER="$nvcc" >build-cuda.log 2>&1 &&
+        cmake --build build-cuda --target by_ops gpu_ops gpu_bench -- -j "$jobs" >>build-cuda.log 2>&1
+    rc=$?
+    [ $rc = 0 ] || grep -E 'error|FAILED' build-cuda.log | head -n 20
+    count "build cuda" $rc
+    tests/gpu.sh build-gpu
+    rc=$?
+    if [ $rc = 77 ]; then skipped=$((skipped + 1)); else count "tests/gpu.sh" $rc; fi
 }
 
 # Warnings are errors with the compilers that the code is kept clean for; others may know new ones.
@@ -95,6 +116,7 @@ if [ "$mode" = all ]; then
     build clang -DBATHYC_TESTS=ON "$(werror clang)" && count "clang build" 0
     export BY_TEST_SCALE=10
     build neon -DBATHYC_TESTS=ON && run_tests build-neon -R "ops|formats|sample|cpu|pool|rope|gemm|attention" -LE "gpu|slow"
+    cuda
 fi
 echo
 echo "$skipped skipped"
