@@ -30,6 +30,8 @@ static by_status compress_tokens(by_model *m, const char *dir, by_err *err) {
     if (!m->compressed) return BY_FAIL(err, BY_ENOMEM, "out of memory for the table of compressed tokens");
     if (c->engram.compressed_vocab_size == 0 || (c->engram.compressed_vocab_size == c->vocab_size && !m->tok)) {
         for (int32_t i = 0; i < c->vocab_size; i++) m->compressed[i] = i;
+    } else if (!m->ck) { /* made-up weights: any map of the right size */
+        for (int32_t i = 0; i < c->vocab_size; i++) m->compressed[i] = i % c->engram.compressed_vocab_size;
     } else {
         if (!m->tok)
             return BY_FAIL(err, BY_EMISSING, "%s/tokenizer.json: needed, since engram_compressed_vocab_size is %d", dir,
@@ -93,20 +95,21 @@ static by_status make_tables(by_model *m, by_err *err) {
 static by_status open_parts(by_model *m, const char *dir, const by_model_opts *opts, by_err *err) {
     by_problems problems = {0};
     by_status status = by_config_load(&m->cfg, dir, &problems, err);
-    if (status == BY_OK) status = by_checkpoint_open(&m->ck, dir, &m->cfg, &problems, err);
-    if (status == BY_OK && opts->check_weights)
+    if (status == BY_OK && !opts->dummy) status = by_checkpoint_open(&m->ck, dir, &m->cfg, &problems, err);
+    if (status == BY_OK && opts->check_weights && !opts->dummy)
         status = by_checkpoint_check_values(m->ck, BY_CHECK_AUTO, NULL, &problems, err);
     by_problems_deinit(&problems);
     BY_TRY(status);
     char path[4096];
     int n = snprintf(path, sizeof path, "%s/tokenizer.json", dir);
     if (n < 0 || (size_t)n >= sizeof path) return BY_FAIL(err, BY_EINVAL, "model path is too long");
-    if (by_file_exists(path)) BY_TRY(by_tok_open(&m->tok, path, NULL, err));
+    if (!opts->dummy && by_file_exists(path)) BY_TRY(by_tok_open(&m->tok, path, NULL, err));
     m->boundary = m->cfg.last_kv_source;
     for (int l = m->boundary; l >= 0 && l < m->cfg.n_layers; l++)
         if (m->cfg.layers[l].engram >= 0) m->boundary = -1; /* its rows would need the n-grams of the kept rows */
     BY_TRY(compress_tokens(m, dir, err));
     BY_TRY(make_tables(m, err));
+    if (opts->dummy) return by_weights_make(&m->w, &m->cfg, m->dev, opts->seed, err);
     return by_weights_bind(&m->w, &m->cfg, m->ck, m->dev, err);
 }
 

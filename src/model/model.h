@@ -37,6 +37,8 @@ typedef struct by_model {
 typedef struct by_model_opts {
     by_numerics numerics;
     bool check_weights; /* look for NaN and infinite weights and refused scale bytes */
+    bool dummy;         /* config.json alone: weights are made up on the device, without a tokenizer */
+    uint64_t seed;      /* of the made-up weights */
 } by_model_opts;
 
 /* Opens the checkpoint directory on dev, which must outlive the model. Errors: every problem of the directory together

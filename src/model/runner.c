@@ -390,6 +390,8 @@ by_status by_runner_read_logits(const by_runner *r, int32_t i, float *dst, by_er
     return by_mem_read(dst, l->mem, (size_t)(l->off + i * l->stride), (size_t)l->cols * 4, err);
 }
 
+by_tensor by_runner_routing(const by_runner *r) { return by_first(r->buf.idx, r->compacts ? r->kept.n_rows : r->n_rows); }
+
 void by_runner_set_tap(by_runner *r, by_runner_tap *tap, void *arg) {
     r->tap = tap;
     r->tap_arg = arg;

@@ -87,6 +87,9 @@ int32_t by_runner_draft_seqs(const by_runner *r);
 typedef by_status by_runner_tap(void *arg, int32_t layer, by_tensor h, by_err *err);
 void by_runner_set_tap(by_runner *r, by_runner_tap *tap, void *arg);
 
+/* Experts of each row of the layer that ran last, [rows, k] int32 on the device: at a tap of layer l + 1, those of layer l. */
+by_tensor by_runner_routing(const by_runner *r);
+
 /* Bytes of device memory a runner with these options takes. */
 int64_t by_runner_bytes(const by_model *model, const by_runner_opts *opts);
 

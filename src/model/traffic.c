@@ -39,6 +39,15 @@ static void layer(counter *c, const by_model *m, int l) {
     c->t.flops += 2 * 3 * (double)e->w1.w.rows * (double)e->w1.w.cols * k * c->rows;
 }
 
+double by_model_traffic_used(const by_model *m, int64_t n_rows, int64_t n_logits, int64_t n_used) {
+    const by_expert *e = &m->w.layers[0].experts[0];
+    double one = bytes_of(&e->w1.w) + bytes_of(&e->w1.scale) + bytes_of(&e->w3.w) + bytes_of(&e->w3.scale) +
+                 bytes_of(&e->w2.w) + bytes_of(&e->w2.scale);
+    double E = m->cfg.n_experts, k = m->cfg.n_experts_per_token;
+    double expected = one * E * (1 - pow(1 - k / E, (double)n_rows)) * m->cfg.n_layers;
+    return by_model_traffic(m, n_rows, n_logits).weight_bytes - expected + one * (double)n_used;
+}
+
 by_traffic by_model_traffic(const by_model *m, int64_t n_rows, int64_t n_logits) {
     counter c = {.rows = (double)n_rows};
     for (int l = 0; l < m->cfg.n_layers; l++) layer(&c, m, l);

@@ -13,4 +13,7 @@ typedef struct by_traffic {
 /* n_rows >= 1 rows, logits for n_logits of them. */
 by_traffic by_model_traffic(const by_model *m, int64_t n_rows, int64_t n_logits);
 
+/* weight_bytes with the experts really used: n_used over all layers. */
+double by_model_traffic_used(const by_model *m, int64_t n_rows, int64_t n_logits, int64_t n_used);
+
 #endif

@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "model/dummy.h"
 
 typedef struct {
     by_weights *out;
     const by_config *cfg;
     const by_checkpoint *ck;
+    by_dummy *dummy; /* made-up values instead of the checkpoint's, or NULL */
     by_device *dev;
     bool in_place; /* the device works in host memory: views into the mapped shards */
     by_err *err;
@@ -53,8 +55,21 @@ static by_dtype dtype_of(by_st_dtype t, bool tile) {
     }
 }
 
+static by_status find_dummy(binder *b, by_tensor *out, bool table, const char *name) {
+    const by_tensor_spec *t = by_dummy_find(b->dummy, name);
+    if (!t) return BY_FAIL(b->err, BY_EMISSING, "tensor %s: not in the table of tensors", name);
+    by_dtype dtype = dtype_of(t->dtype, !table);
+    by_mem *mem;
+    BY_TRY(by_dummy_make(&mem, b->dummy, t, b->err));
+    BY_TRY(keep(b, mem));
+    int64_t cols = t->n_dims == 1 ? t->shape[0] : t->shape[1], rows = t->n_dims == 1 ? 1 : t->shape[0];
+    *out = by_tensor_make(mem, 0, dtype, rows, dtype == BY_FP4_ROW ? cols * 2 : cols);
+    return BY_OK;
+}
+
 /* A tensor by name as rows x cols (its last dimension). `table` marks Engram tables, which stay on the host. */
 static by_status find(binder *b, by_tensor *out, bool table, const char *name) {
+    if (b->dummy) return find_dummy(b, out, table, name);
     const by_ckpt_tensor *t = by_checkpoint_find(b->ck, name);
     if (!t) return BY_FAIL(b->err, BY_EMISSING, "tensor %s: not in the checkpoint", name);
     by_dtype dtype = dtype_of(t->dtype, !table);
@@ -221,22 +236,36 @@ static by_status bind_draft(binder *b) {
     return BY_OK;
 }
 
-by_status by_weights_bind(by_weights *out, const by_config *cfg, const by_checkpoint *ck, by_device *dev, by_err *err) {
+static by_status bind(binder *b) {
+    by_weights *out = b->out;
+    const by_config *cfg = b->cfg;
+    by_err *err = b->err;
     *out = (by_weights){0};
-    binder b = {.out = out, .cfg = cfg, .ck = ck, .dev = dev, .in_place = by_device_backend(dev) != BY_BACKEND_CUDA, .err = err};
     size_t n_layers = (size_t)cfg->n_layers, n_experts = by_mul_size(n_layers, (size_t)cfg->n_experts);
     out->layers = by_alloc_zero(BY_MEM_MODEL, by_mul_size(n_layers, sizeof *out->layers));
     out->experts = by_alloc_zero(BY_MEM_MODEL, by_mul_size(n_experts, sizeof *out->experts));
     by_status status = BY_OK;
     if (!out->layers || !out->experts) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the table of weights");
-    if (status == BY_OK && b.in_place) status = import_shards(&b);
-    if (status == BY_OK) status = tensor(&b, &out->embed, "embed.weight");
-    if (status == BY_OK) status = tensor(&b, &out->norm, "norm.weight");
-    if (status == BY_OK) status = weight(&b, &out->head, false, "head");
-    for (int l = 0; status == BY_OK && l < cfg->n_layers; l++) status = bind_layer(&b, l);
-    if (status == BY_OK) status = bind_draft(&b);
+    if (status == BY_OK && b->in_place) status = import_shards(b);
+    if (status == BY_OK) status = tensor(b, &out->embed, "embed.weight");
+    if (status == BY_OK) status = tensor(b, &out->norm, "norm.weight");
+    if (status == BY_OK) status = weight(b, &out->head, false, "head");
+    for (int l = 0; status == BY_OK && l < cfg->n_layers; l++) status = bind_layer(b, l);
+    if (status == BY_OK) status = bind_draft(b);
     if (status < 0) by_weights_release(out);
     else flatten(&out->norm);
+    return status;
+}
+
+by_status by_weights_bind(by_weights *out, const by_config *cfg, const by_checkpoint *ck, by_device *dev, by_err *err) {
+    return bind(&(binder){.out = out, .cfg = cfg, .ck = ck, .dev = dev, .in_place = by_device_backend(dev) != BY_BACKEND_CUDA, .err = err});
+}
+
+by_status by_weights_make(by_weights *out, const by_config *cfg, by_device *dev, uint64_t seed, by_err *err) {
+    by_dummy *dummy;
+    BY_TRY(by_dummy_create(&dummy, cfg, dev, seed, err));
+    by_status status = bind(&(binder){.out = out, .cfg = cfg, .dummy = dummy, .dev = dev, .err = err});
+    by_dummy_destroy(dummy);
     return status;
 }
 

@@ -54,6 +54,8 @@ typedef struct by_weights {
 /* cfg and ck must outlive the weights, ck's mapping too. Errors: BY_EMISSING (a tensor that the config asks for, named),
  * BY_ENOMEM, those of the device. */
 by_status by_weights_bind(by_weights *out, const by_config *cfg, const by_checkpoint *ck, by_device *dev, by_err *err);
+/* Made-up values (dummy.h) in memory of the device. */
+by_status by_weights_make(by_weights *out, const by_config *cfg, by_device *dev, uint64_t seed, by_err *err);
 void by_weights_release(by_weights *w);
 
 #endif

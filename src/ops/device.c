@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/limits.h"
+#include "base/membench.h"
 
 /* ---- dtypes and tensors --------------------------------------------------------------------------------------- */
 
@@ -102,6 +103,11 @@ const char *by_device_name(const by_device *dev) { return dev->name; }
 by_backend by_device_backend(const by_device *dev) { return dev->backend; }
 int32_t by_device_threads(const by_device *dev) { return dev->n_threads; }
 const by_ops *by_device_ops(const by_device *dev) { return &dev->ops; }
+
+by_status by_device_read_rate(by_device *dev, double *bytes_per_s, by_err *err) {
+    if (dev->vt) return dev->vt->read_rate(dev, bytes_per_s, err);
+    return by_membench_read(bytes_per_s, dev->n_threads, (size_t)512 << 20, 5, err);
+}
 
 void *by_device_scratch(by_device *dev, size_t n, by_err *err) {
     if (n <= dev->scratch_bytes && dev->scratch) return dev->scratch;

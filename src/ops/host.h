@@ -32,6 +32,7 @@ typedef struct by_mem_vt {
     by_status (*read)(void *dst, const by_mem *m, size_t off, size_t n, by_err *err);
     by_status (*zero)(by_mem *m, size_t off, size_t n, by_err *err);
     by_status (*copy)(by_mem *dst, size_t dst_off, const by_mem *src, size_t src_off, size_t n, by_err *err);
+    by_status (*read_rate)(by_device *dev, double *bytes_per_s, by_err *err);
 } by_mem_vt;
 
 struct by_device {

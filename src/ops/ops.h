@@ -76,6 +76,10 @@ const char *by_device_name(const by_device *dev);
 by_backend by_device_backend(const by_device *dev);
 int32_t by_device_threads(const by_device *dev);
 
+/* Bytes per second at which the device streams memory, measured now: the ceiling of what reads weights. Errors: BY_ENOMEM,
+ * BY_EDEVICE. */
+by_status by_device_read_rate(by_device *dev, double *bytes_per_s, by_err *err);
+
 /* Device memory, 64-byte aligned, zeroed. n >= 1. */
 by_status by_mem_alloc(by_mem **out, by_device *dev, size_t n, by_err *err);
 /* Makes read-only host bytes (a mapped shard) usable by operators: CPU backends use them in place, they must outlive the

@@ -142,7 +142,48 @@ static by_status cuda_copy(by_mem *dst, size_t dst_off, const by_mem *src, size_
     return BY_OK;
 }
 
-static const by_mem_vt cuda_vt = {cuda_close, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy};
+__global__ void read_rate_kernel(const uint4 *p, size_t n, int32_t *out) {
+    uint32_t s = 0;
+    size_t step = static_cast<size_t>(gridDim.x) * blockDim.x * 8;
+    for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) * 8 + threadIdx.x; i + 7 * blockDim.x < n; i += step) {
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            uint4 v = __ldcs(p + i + k * blockDim.x);
+            s ^= v.x ^ v.y ^ v.z ^ v.w;
+        }
+    }
+    if (s == 0x12345678) atomicOr(out, 0); /* the reads must not be dropped */
+}
+
+static by_status cuda_read_rate(by_device *dev, double *bytes_per_s, by_err *err) {
+    by_cuda *c = by_cuda_of(dev);
+    const size_t bytes = static_cast<size_t>(2) << 30;
+    void *p = nullptr;
+    cudaEvent_t a, b;
+    float best = 0;
+    BY_CUDA_TRY(err, cudaMalloc(&p, bytes));
+    cudaMemsetAsync(p, 1, bytes, c->stream);
+    cudaEventCreate(&a);
+    cudaEventCreate(&b);
+    for (int i = 0; i < 6; i++) {
+        float ms = 0;
+        cudaEventRecord(a, c->stream);
+        read_rate_kernel<<<c->sms * 8, 512, 0, c->stream>>>(static_cast<const uint4 *>(p), bytes / 16, c->flags);
+        cudaEventRecord(b, c->stream);
+        cudaEventSynchronize(b);
+        cudaEventElapsedTime(&ms, a, b);
+        if (ms > 0 && (best == 0 || ms < best)) best = ms;
+    }
+    cudaError_t rc = cudaGetLastError();
+    cudaEventDestroy(a);
+    cudaEventDestroy(b);
+    cudaFree(p);
+    if (rc != cudaSuccess || best <= 0) return by_cuda_fail(err, "read rate", rc);
+    *bytes_per_s = static_cast<double>(bytes) / best * 1e3;
+    return BY_OK;
+}
+
+static const by_mem_vt cuda_vt = {cuda_close, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy, cuda_read_rate};
 
 static by_status open_state(by_cuda *c, const char **name, by_err *err) {
     static char text[160];

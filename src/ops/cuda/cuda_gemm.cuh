@@ -7,7 +7,8 @@
 // by_cuda_image_*), by bulk copies of an extra warp.
 //
 // Sums. Each output is a chain of fp32 accumulations over k in ascending steps of 16, or several chains over segments of k,
-// added in order; how many, depends on the weights alone: a row's bits do not depend on the number of rows. Scales: a weight is multiplied by 2^(s - 127 - 20) and the sum by 2^20, so that scales
+// added in order; how many, depends on the weights alone: a row's bits do not depend on the number of rows. Scales: a
+// weight is multiplied by 2^(s - 127 - 20) and the sum by 2^20, so that scales
 // up to 2^20 keep all products inside bf16's range; a larger one raises BY_CUDA_FLAG_SCALE.
 //
 // Order of k. Thread c of a quad owns 16 consecutive bytes of a row in each unit and cuts them into operand registers in

@@ -98,8 +98,8 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) g
     int r0 = min(row, p.rows - 1), r1 = min(row + 8, p.rows - 1);
     gemm_rows rows = {p.w + r0 * p.w_stride, p.w + r1 * p.w_stride, p.s + r0 / 32 * p.s_stride, p.s + r1 / 32 * p.s_stride};
     float acc[BT / 2] = {};
-    if (!loop.template consume<BT, SUMS>(
-            acc, rows, stages, SUMS ? a.segments : 1, a.totals + (SUMS ? static_cast<int64_t>(blockIdx.x) * (BT * GROUPS * 64) : 0))) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+    float *total = SUMS ? a.totals + static_cast<int64_t>(blockIdx.x) * (BT * GROUPS * 64) : nullptr;
+    if (!loop.template consume<BT, SUMS>(acc, rows, stages, SUMS ? a.segments : 1, total)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
     loop.leave(); /* from here on its shared memory is this block's own */
     if constexpr (BT >= 32) {
         if (p.y_dtype == BY_BF16 && n0 + GROUPS * 64 <= p.rows && p.y_stride % 16 == 0 &&

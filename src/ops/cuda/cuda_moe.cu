@@ -460,9 +460,11 @@ static size_t shared_totals(const by_moe_args *a) {
 static by_status shared_expert(by_cuda *c, const by_moe_args *a, int64_t all, uint16_t *out, by_err *err) {
     const by_expert *e = a->shared;
     int64_t T = a->x.rows, D = a->x.cols, I = e->w1.w.rows;
-    image x = {by_cuda_take<unsigned char>(c, image_bytes(all, D)), all * 128}, h = {by_cuda_take<unsigned char>(c, image_bytes(all, I)), all * 128};
+    image x = {by_cuda_take<unsigned char>(c, image_bytes(all, D)), all * 128};
+    image h = {by_cuda_take<unsigned char>(c, image_bytes(all, I)), all * 128};
     make_image<W_FP8>(c, a->x, nullptr, nullptr, (T + 7) / 8 * 8, x);
-    unsigned char *g = by_cuda_take<unsigned char>(c, static_cast<size_t>(T * I) * 2), *u = by_cuda_take<unsigned char>(c, static_cast<size_t>(T * I) * 2);
+    unsigned char *g = by_cuda_take<unsigned char>(c, static_cast<size_t>(T * I) * 2);
+    unsigned char *u = by_cuda_take<unsigned char>(c, static_cast<size_t>(T * I) * 2);
     gemm_args up = shared_up(a), down = shared_down(a);
     up.flags = down.flags = c->flags;
     up.totals = down.totals = by_cuda_take<float>(c, shared_totals(a));

@@ -262,7 +262,8 @@ by_status by_cuda_index_select(by_device *dev, const by_index_select_args *a, by
     int most = a->mode == BY_CAND_INSIDE && a->cand_blocks * size < n ? a->cand_blocks * size : n;
     unsigned rows = static_cast<unsigned>(T);
     if (a->scores.mem) fill_scores_kernel<<<dim3(32, rows), 256, 0, c->stream>>>(v.scores);
-    bool fast = c->wgmma && v.page_shift >= 0 && v.cand_shift >= 0 && a->heads == 32 && a->d == 128 && a->q.dtype == BY_IX4 && a->keys.rec == BY_REC_IX4 &&
+    bool fast = c->wgmma && v.page_shift >= 0 && v.cand_shift >= 0 && a->heads == 32 && a->d == 128 &&
+                a->q.dtype == BY_IX4 && a->keys.rec == BY_REC_IX4 &&
                 reinterpret_cast<uintptr_t>(v.keys.p) % 16 == 0 && a->keys.block_stride % 16 == 0;
     if (fast) {
         int want = (most + 127) / 128, room = (3 * c->sms + T - 1) / T;

@@ -1,0 +1,17 @@
+#!/bin/bash
+# bench_dummy.sh PROGRAM SOURCE - `bench --dummy` reads config.json alone: decode and prefill of the tiny configuration with
+# made-up weights give finite times, experts are chosen, and wrong requests are refused.
+program=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp "$2/models/tiny/config.json" "$work/"
+timeout 100 "$program" bench --dummy -m "$work" --backend cpu --n-seqs 1,3 --n-depth 100 --steps 2 --n-prompt 40 >"$work/out" || exit 1
+cat "$work/out"
+[ "$(grep -c '^decode ' "$work/out")" = 2 ] && [ "$(grep -c '^prefill ' "$work/out")" = 1 ] || { echo "rows are missing"; exit 1; }
+# columns: test, seqs, depth, ms, host ms, experts a layer, GB, floor ms, share of the floor, tokens/s
+awk '$1 == "decode" && !($4 > 0 && $6 >= 4 && $6 <= 16 && $8 > 0 && $9 > 0 && $9 < 5 && $10 > 0) { print "odd row: " $0; bad = 1 }
+  END { exit bad }' "$work/out" || exit 1
+timeout 20 "$program" bench --dummy -m "$work" --n-seqs 0 >/dev/null 2>"$work/err" && { echo "0 sequences were accepted"; exit 1; }
+grep -q "sequences" "$work/err" || { cat "$work/err"; exit 1; }
+timeout 20 "$program" bench --dummy -m "$work/nowhere" >/dev/null 2>&1 && { echo "a missing folder was accepted"; exit 1; }
+exit 0
