@@ -354,14 +354,16 @@ def main():
     raw = json.load(open(a.tokenizer, encoding="utf-8"))
     n_ids = 1 + max(list(raw["model"]["vocab"].values()) + [t["id"] for t in raw["added_tokens"]])
     g = random.Random(a.seed)
-    p = subprocess.Popen([a.program, "conform", "--tokenizer", a.tokenizer], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    rows = [(parse_row if g.random() < .5 else stream_row)(g, tok, n_ids) for _ in range(a.rows)]
+    lines = "".join(json.dumps(PREPARE(row), ensure_ascii=False) + "\n" for row in rows)
+    p = subprocess.run([a.program, "conform", "--tokenizer", a.tokenizer], input=lines.encode(), stdout=subprocess.PIPE, check=False)
+    answers = [x for x in p.stdout.decode().split("\n") if x]
+    if len(answers) != len(rows):
+        raise SystemExit(f"{len(answers)} answers to {len(rows)} rows")
     counts, bad, listed = {}, 0, 0
-    for i in range(a.rows):
-        row = (parse_row if g.random() < .5 else stream_row)(g, tok, n_ids)
+    for i, (row, answer) in enumerate(zip(rows, answers)):
         want = (run_parse if row["kind"] == "parse" else run_stream)(row["input"], tok)
-        p.stdin.write((json.dumps(PREPARE(row), ensure_ascii=False) + "\n").encode())
-        p.stdin.flush()
-        got = json.loads(p.stdout.readline())
+        got = json.loads(answer)
         counts[row["kind"]] = counts.get(row["kind"], 0) + 1
         diff = ("error", got.get("error"), None) if "result" not in got else first_difference(got["result"], want)
         if diff is None:
@@ -373,8 +375,6 @@ def main():
         if bad <= a.show:
             print("row", i, json.dumps(row, ensure_ascii=False)[:1500])
             print("   at", diff[0], "\n   got ", json.dumps(diff[1], ensure_ascii=False), "\n   want", json.dumps(diff[2], ensure_ascii=False), flush=True)
-    p.stdin.close()
-    p.wait()
     print(f"seed {a.seed}: {counts}, documented differences {listed}, other differences {bad}")
     return bad != 0 or p.returncode != 0
 
