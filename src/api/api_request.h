@@ -116,6 +116,8 @@ typedef struct by_api_echo {
     uint32_t max_output_tokens, top_logprobs;
     float temperature, top_p;                          /* as requested, default 1.0 */
     by_str reasoning, text, tool_choice, tools;        /* JSON */
+    bool store, background;                            /* set by a server that stores responses; else false */
+    by_str previous_response_id, conversation_id;      /* likewise; empty = null */
 } by_api_echo;
 
 /* Responses: function name in the prompt -> (namespace, local name). */

@@ -345,6 +345,12 @@ static const char *status_word(const by_api_stream *s) {
     return !s->ended ? "in_progress" : is_incomplete(s) ? "incomplete" : "completed";
 }
 
+static void put_own_id(by_json_out *o, const char *key, by_str id) {
+    by_json_out_key(o, key);
+    if (id.len) by_json_out_string(o, id);
+    else by_json_out_null(o);
+}
+
 static void put_response_front(by_json_out *o, const by_api_stream *s) {
     const by_api_echo *e = &s->request->echo;
     by_json_out_key(o, "id");
@@ -356,7 +362,7 @@ static void put_response_front(by_json_out *o, const by_api_stream *s) {
     by_json_out_key(o, "status");
     by_json_out_z(o, status_word(s));
     by_json_out_key(o, "background");
-    by_json_out_bool(o, false);
+    by_json_out_bool(o, e->background);
     by_json_out_key(o, "completed_at");
     if (s->ended) by_json_out_int(o, s->completed_at);
     else by_json_out_null(o);
@@ -385,7 +391,7 @@ static void put_response_back(by_json_out *o, const by_api_stream *s) {
     by_json_out_key(o, "parallel_tool_calls");
     by_json_out_bool(o, true);
     put_float(o, "presence_penalty", 0);
-    put_null(o, "previous_response_id");
+    put_own_id(o, "previous_response_id", e->previous_response_id);
     put_null(o, "prompt_cache_key");
     put_null(o, "prompt_cache_retention");
     put_raw(o, "reasoning", e->reasoning, "{\"effort\":null,\"summary\":null}");
@@ -393,7 +399,7 @@ static void put_response_back(by_json_out *o, const by_api_stream *s) {
     by_json_out_key(o, "service_tier");
     by_json_out_z(o, "default");
     by_json_out_key(o, "store");
-    by_json_out_bool(o, false);
+    by_json_out_bool(o, e->store);
     put_float(o, "temperature", e->temperature);
     put_raw(o, "text", e->text, "{\"format\":{\"type\":\"text\"},\"verbosity\":null}");
     put_raw(o, "tool_choice", e->tool_choice, "\"auto\"");
@@ -410,6 +416,11 @@ static void put_response_back(by_json_out *o, const by_api_stream *s) {
     if (e->has_user) by_json_out_string(o, e->user);
     else by_json_out_null(o);
     put_raw(o, "metadata", (by_str){NULL, 0}, "{}");
+    if (!e->conversation_id.len) return;
+    by_json_out_key(o, "conversation");
+    by_json_out_object_begin(o);
+    put_own_id(o, "id", e->conversation_id);
+    by_json_out_object_end(o);
 }
 
 static void put_response(by_buf *b, const by_api_stream *s, by_str output) {

@@ -23,7 +23,8 @@ struct by_job {
     by_call *call;
     by_buf body;
     by_arena arena;
-    by_str id;
+    by_str id, previous_response_id, conversation_id;
+    bool store;
     by_api_kind api;
     by_job_hooks hooks;
     bool working; /* the worker has it; cleared on the loop's thread only, so that nobody frees what the worker still touches */
@@ -163,6 +164,8 @@ static void finish(by_job *j, const by_call_problem *p) {
     if (ex) by_conn_next(ex->conn);
 }
 
+static const by_call_problem no_memory = {.http_status = 503, .type = "server_error", .code = "out_of_memory",
+                                          .message = "out of memory for a request"};
 static const by_call_problem left = {.http_status = 499, .type = "server_error", .code = "cancelled", .message = "the client has left"};
 static const by_call_problem cancelled = {.http_status = 409, .type = "server_error", .code = "cancelled",
                                           .message = "the response was cancelled"};
@@ -194,13 +197,12 @@ static void pump(by_job *j) {
 /* by_call_start is done, on whatever thread. */
 static void after_start(by_job *j) {
     j->started = true;
-    by_call_problem none = {.http_status = 503, .type = "server_error", .code = "out_of_memory", .message = "out of memory"};
     if (!j->call) {
-        finish(j, &none);
+        finish(j, &no_memory);
         return;
     }
     if (j->status < 0) {
-        finish(j, by_call_problem_get(j->call) ? by_call_problem_get(j->call) : &none);
+        finish(j, by_call_problem_get(j->call) ? by_call_problem_get(j->call) : &no_memory);
         return;
     }
     j->stream = by_call_request(j->call)->stream;
@@ -257,8 +259,9 @@ void by_job_cancel(by_job *j) {
 static void start_call(by_job *j, by_tok_scratch *scratch) {
     const by_http_opts *o = &j->http->opts;
     by_call_opts c = {.api = j->api, .body = by_buf_str(&j->body), .id = j->id, .scratch = scratch,
-                      .as_requested = !j->background, .whole = j->background, .on_event = on_event, .ctx = j,
-                      .usage_place = BY_API_USAGE_OWN_EVENT, .each_token = o->each_token, .deadline_ms = o->answer_ms,
+                      .as_requested = true, .on_event = on_event, .ctx = j,
+                      .usage_place = BY_API_USAGE_OWN_EVENT, .each_token = o->each_token, .store = j->store, .background = j->background,
+                      .previous_response_id = j->previous_response_id, .conversation_id = j->conversation_id, .deadline_ms = o->answer_ms,
                       .notify = on_notify, .arg = j};
     if (j->background) c.on_event = NULL;
     j->status = by_call_start(&j->call, j->http->service, &c, &j->err);
@@ -285,8 +288,11 @@ void by_job_start(by_http *h, by_exchange *ex, const by_job_opts *opts, by_job *
     bool ok = j && by_buf_push_str(&j->body, opts->body.len ? opts->body : BY_STR(" "));
     if (j) {
         by_arena_init(&j->arena, BY_MEM_HTTP);
-        if (opts->id.len) j->id = by_arena_dup(&j->arena, opts->id);
-        ok = ok && (!opts->id.len || j->id.ptr);
+        j->id = by_arena_dup(&j->arena, opts->id);
+        j->previous_response_id = by_arena_dup(&j->arena, opts->previous_response_id);
+        j->conversation_id = by_arena_dup(&j->arena, opts->conversation_id);
+        j->store = opts->store;
+        ok = ok && j->id.ptr && j->previous_response_id.ptr && j->conversation_id.ptr;
     }
     if (!ok) {
         if (j) {
@@ -294,6 +300,7 @@ void by_job_start(by_http *h, by_exchange *ex, const by_job_opts *opts, by_job *
             by_arena_deinit(&j->arena);
         }
         by_free(j);
+        if (opts->hooks.ended) opts->hooks.ended(opts->hooks.arg, NULL, &no_memory, (by_str){0});
         if (ex) by_reply_error(ex, 503, "out_of_memory", "out of memory for a request");
         return;
     }
@@ -364,8 +371,4 @@ void by_handle_completions(by_exchange *ex, by_str id) {
 void by_handle_messages(by_exchange *ex, by_str id) {
     (void)id;
     handle(ex, BY_API_MESSAGES);
-}
-void by_handle_responses(by_exchange *ex, by_str id) {
-    (void)id;
-    handle(ex, BY_API_RESPONSES);
 }

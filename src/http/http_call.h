@@ -12,7 +12,7 @@ typedef struct by_job by_job;
 /* What somebody else wants to know of a job. NULL functions are not called. */
 typedef struct by_job_hooks {
     /* The answer is complete (problem NULL, body the whole answer) or has failed; before the client is told the end. The job is
-     * gone afterwards. body is only made when `whole` was asked for. */
+     * gone afterwards, and NULL when it could not even begin. body is only made when `whole` was asked for. */
     void (*ended)(void *arg, by_job *job, const by_call_problem *problem, by_str body);
     void *arg;
     bool whole; /* ended wants the body */
@@ -23,6 +23,8 @@ typedef struct by_job_opts {
     by_str body;      /* copied */
     by_str id;        /* of the response; empty = made. Copied */
     bool background;  /* without a client: ex is NULL and nothing is streamed */
+    bool store;       /* these three as in by_call_opts; copied */
+    by_str previous_response_id, conversation_id;
     by_job_hooks hooks;
 } by_job_opts;
 

@@ -168,6 +168,14 @@ by_str by_query_get(by_str query, const char *name);
 void by_handle_chat(by_exchange *ex, by_str id);
 void by_handle_completions(by_exchange *ex, by_str id);
 void by_handle_responses(by_exchange *ex, by_str id);
+void by_handle_response_get(by_exchange *ex, by_str id);
+void by_handle_response_delete(by_exchange *ex, by_str id);
+void by_handle_response_cancel(by_exchange *ex, by_str id);
+void by_handle_response_items(by_exchange *ex, by_str id);
+void by_handle_conversations(by_exchange *ex, by_str id);
+void by_handle_conversation_get(by_exchange *ex, by_str id);
+void by_handle_conversation_delete(by_exchange *ex, by_str id);
+void by_handle_conversation_items(by_exchange *ex, by_str id);
 void by_handle_messages(by_exchange *ex, by_str id);
 void by_handle_count_tokens(by_exchange *ex, by_str id);
 void by_handle_tokenize(by_exchange *ex, by_str id);
@@ -194,6 +202,12 @@ by_status by_worker_create(by_worker **out, const by_tok *tok, by_err *err);
 /* Waits for what is queued. NULL is allowed. */
 void by_worker_destroy(by_worker *w);
 void by_worker_add(by_worker *w, by_work *work);
+
+/* ---- http_stored.c ---- */
+
+/* Stored responses and conversations. Errors: BY_ENOMEM. */
+by_status by_stored_create(by_stored **out, by_http *h, by_err *err);
+void by_stored_destroy(by_stored *s); /* jobs have ended; NULL is allowed */
 
 /* ---- http_load.c ---- */
 

@@ -258,6 +258,15 @@ static by_status convert(by_call *c, by_err *err) {
     return status == BY_EINVAL ? fail_request(c, &error) : status;
 }
 
+static by_status set_echo(by_call *c, by_err *err) {
+    by_api_echo *e = &c->converted.echo;
+    e->store = c->opts.store;
+    e->background = c->opts.background;
+    e->previous_response_id = by_arena_dup(&c->arena, c->opts.previous_response_id);
+    e->conversation_id = by_arena_dup(&c->arena, c->opts.conversation_id);
+    return e->previous_response_id.ptr && e->conversation_id.ptr ? BY_OK : no_memory(err);
+}
+
 static by_status prepare(by_call *c, by_err *err) {
     BY_TRY(convert(c, err));
     if (c->opts.as_requested) {
@@ -265,6 +274,7 @@ static by_status prepare(by_call *c, by_err *err) {
         if (!c->converted.stream) c->opts.on_event = NULL;
     }
     if (c->opts.usage_place == BY_API_USAGE_OWN_EVENT && c->converted.continuous_usage) c->opts.usage_place = BY_API_USAGE_CONTINUOUS;
+    BY_TRY(set_echo(c, err));
     by_rng rng = by_service_rng(c->service);
     BY_TRY(set_sampling(c, &rng, err));
     BY_TRY(by_service_grammar(&c->grammar, &c->has_grammar, &c->arena, &c->converted, by_service_tok(c->service), err));

@@ -49,6 +49,8 @@ typedef struct by_call_opts {
     by_str body;               /* copied */
     by_tok_scratch *scratch;   /* for this thread, or NULL; used only during by_call_start */
     by_str id;                 /* of the response, copied; empty = one is made */
+    bool store, background;    /* Responses: what the answer says of itself; the ids are copied, empty = null */
+    by_str previous_response_id, conversation_id;
     bool whole;                /* by_call_write_whole will be called */
     bool as_requested;         /* instead: events when the request wants a stream, the whole when it does not */
     bool prompt_only;          /* convert and encode, for by_call_prompt; nothing is generated */

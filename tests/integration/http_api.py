@@ -95,6 +95,85 @@ def responses_whole_and_streamed_agree():
     equal(got[-1][1]["response"]["object"], whole["object"])
 
 
+def responses_are_stored_and_gone_on_from():
+    base = {"model": "tiny", "max_output_tokens": 200, "temperature": 0}
+    ask = {**base, "input": "My name is Ada."}
+    one = post("/v1/responses", ask)
+    equal((one["store"], one["previous_response_id"]), (True, None))
+    equal(server.json("GET", f"/v1/responses/{one['id']}"), one)
+    items = server.json("GET", f"/v1/responses/{one['id']}/input_items")["data"]
+    equal(items, [{"type": "message", "role": "user", "content": "My name is Ada."}])
+    two = post("/v1/responses", {**base, "input": "What is 17 plus 25?", "previous_response_id": one["id"]})
+    equal(two["previous_response_id"], one["id"])
+    by_hand = post("/v1/responses", {**base, "store": False, "input": [
+        {"role": "user", "content": "My name is Ada."}, *one["output"], {"role": "user", "content": "What is 17 plus 25?"}]})
+    equal(without_noise(two["output"]), without_noise(by_hand["output"]))
+    equal(two["usage"]["input_tokens"], by_hand["usage"]["input_tokens"])
+    equal((by_hand["store"], server.json("GET", f"/v1/responses/{by_hand['id']}", want=404)["error"]["code"]), (False, "response_not_found"))
+    got = stream("/v1/responses", {**base, "input": [{"role": "user", "content": "And?"}], "previous_response_id": two["id"]})
+    last = json.loads(got[-1][1])["response"]
+    equal(server.json("GET", f"/v1/responses/{last['id']}"), last)
+    equal(server.json("DELETE", f"/v1/responses/{two['id']}")["deleted"], True)
+    server.json("GET", f"/v1/responses/{two['id']}", want=404)
+    equal(post("/v1/responses", {**base, "input": "x", "previous_response_id": two["id"]}, 404)["error"]["code"], "previous_response_not_found")
+    for bad in ({"store": 1}, {"background": "x"}, {"background": True, "stream": True}, {"background": True, "store": False},
+                {"previous_response_id": one["id"], "conversation": "c"}, {"conversation": 7}, {"input": 7}, {"input": [7]}):
+        post("/v1/responses", {**ask, **bad}, 400)
+    equal(server.metrics()["bathyc_stored_responses"], 2)
+
+
+def conversations_collect_items():
+    c = server.json("POST", "/v1/conversations", {"items": [{"type": "message", "role": "user", "content": "My name is Ada."}],
+                                                  "metadata": {"a": "b"}})
+    equal(server.json("GET", f"/v1/conversations/{c['id']}"), c)
+    equal(c["metadata"], {"a": "b"})
+    base = {"model": "tiny", "max_output_tokens": 100, "temperature": 0, "conversation": c["id"]}
+    one = post("/v1/responses", {**base, "input": "What is 17 plus 25?"})
+    equal(one["conversation"], {"id": c["id"]})
+    items = server.json("GET", f"/v1/conversations/{c['id']}/items")["data"]
+    equal([i["type"] for i in items], ["message", "message"] + [i["type"] for i in one["output"]])
+    two = post("/v1/responses", {**base, "conversation": {"id": c["id"]}, "input": "Hi"})
+    equal(two["usage"]["input_tokens"] > one["usage"]["input_tokens"], True)
+    server.json("DELETE", f"/v1/conversations/{c['id']}")
+    post("/v1/responses", {**base, "input": "Hi"}, 404)
+
+
+def background_responses_can_be_cancelled():
+    body = {"model": "tiny", "input": "Hi", "background": True, "temperature": 0}
+    r = post("/v1/responses", {**body, "max_output_tokens": 20})
+    equal((r["status"], r["background"]), ("in_progress", True))
+    end = time.monotonic() + DEADLINE
+    while True:
+        got = server.json("GET", f"/v1/responses/{r['id']}")
+        if got["status"] != "in_progress" or time.monotonic() > end:
+            break
+        time.sleep(0.02)
+    equal((got["status"], got["id"], got["background"], got["usage"]["output_tokens"]), ("incomplete", r["id"], True, 20))
+    r = post("/v1/responses", {**body, "ignore_eos": True, "max_output_tokens": 900})
+    post(f"/v1/responses/{r['id']}/cancel", {})
+    server.wait_metric("bathyc_requests_running", lambda v: v == 0)
+    equal(server.json("GET", f"/v1/responses/{r['id']}")["status"], "cancelled")
+    bad = post("/v1/responses", {**body, "temperature": 9})
+    time.sleep(0.2)
+    equal(server.json("GET", f"/v1/responses/{bad['id']}")["status"], "failed")
+    r = post("/v1/responses", {**body, "ignore_eos": True, "max_output_tokens": 900})
+    equal(server.json("DELETE", f"/v1/responses/{r['id']}")["deleted"], True)
+    server.wait_metric("bathyc_requests_running", lambda v: v == 0)
+
+
+def history_that_comes_back_is_reused():
+    """[O29] three tool turns through /v1/responses: the n-th request finds what the earlier ones have computed."""
+    tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    previous, before = None, 0
+    for i in range(3):
+        r = post("/v1/responses", {"model": "tiny", "tools": [tool], "max_output_tokens": 40, "temperature": 0, "reasoning": {"effort": "low"},
+                                   "previous_response_id": previous, "input": f"{i} more. " + "A long story. " * 12})
+        cached = r["usage"]["input_tokens_details"]["cached_tokens"]
+        if cached < before // 128 * 128:
+            raise AssertionError(f"turn {i}: {cached} of {before} tokens found")
+        previous, before = r["id"], r["usage"]["input_tokens"]
+
+
 def thinking_switches_in_every_dialect():
     """[O14]"""
     def ids(**more):
@@ -307,7 +386,9 @@ def company_does_not_change_answers():
 
 if __name__ == "__main__":
     sys.exit(run([chat_whole_and_streamed_agree, reasoning_tokens_are_told, completions_whole_and_streamed_agree,
-                  messages_whole_and_streamed_agree, responses_whole_and_streamed_agree, thinking_switches_in_every_dialect,
+                  messages_whole_and_streamed_agree, responses_are_stored_and_gone_on_from,
+                  conversations_collect_items, background_responses_can_be_cancelled, history_that_comes_back_is_reused,
+                  responses_whole_and_streamed_agree, thinking_switches_in_every_dialect,
                   empty_and_odd_bodies_are_400_with_a_name, odd_but_good_conversations, lengths, models_and_tokens,
                   the_page_is_there, stop_strings_do_not_end_reasoning, tokens_come_one_by_one, a_client_that_leaves_frees_its_rows,
                   clients_that_reset_leave_nothing, a_full_queue_is_429, silence_is_filled_with_comments, long_prompts_do_not_stop_others,

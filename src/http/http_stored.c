@@ -1,0 +1,454 @@
+/* http_stored.c - stored responses and conversations: what /v1/responses keeps so that a later request can go on from it.
+ *
+ * Kept are the response object and the list of all items up to it: the input, with what came before, and the output. A request
+ * with previous_response_id or conversation gets those items in front of its own input, and the rest of the program sees an
+ * ordinary request. The oldest that nobody has used go first when memory is over its bound; nothing survives the process. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/limits.h"
+#include "http/http_call.h"
+
+enum { BUCKETS = 4096, ENTRY_BYTES = 256 };
+
+typedef struct entry entry;
+struct entry {
+    by_stored *stored;
+    entry *chain;        /* of the bucket */
+    entry *older, *newer;
+    char id[64];
+    bool is_conversation, background;
+    int64_t created;
+    by_buf body;         /* the object, as JSON; a conversation's metadata */
+    by_buf input, items; /* lists without brackets: the request's own items, and everything up to and with the answer */
+    by_job *job;         /* under way */
+    char conversation[64];
+    size_t bytes;
+};
+
+struct by_stored {
+    by_http *http;
+    entry *buckets[BUCKETS];
+    entry *oldest, *newest;
+    size_t bytes;
+    int64_t n;
+};
+
+/* ---- the table ---- */
+
+static entry **place_of(by_stored *s, by_str id) {
+    uint64_t h = 14695981039346656037u;
+    for (size_t i = 0; i < id.len; i++) h = (h ^ (unsigned char)id.ptr[i]) * 1099511628211u;
+    entry **p = &s->buckets[(h >> 20) % BUCKETS];
+    while (*p && !by_str_eqz(id, (*p)->id)) p = &(*p)->chain;
+    return p;
+}
+
+static void unlink_use(by_stored *s, entry *e) {
+    if (e->older) e->older->newer = e->newer;
+    else s->oldest = e->newer;
+    if (e->newer) e->newer->older = e->older;
+    else s->newest = e->older;
+}
+
+static void link_newest(by_stored *s, entry *e) {
+    e->older = s->newest;
+    e->newer = NULL;
+    if (s->newest) s->newest->newer = e;
+    else s->oldest = e;
+    s->newest = e;
+}
+
+static entry *find(by_stored *s, by_str id, bool conversation) {
+    entry *e = *place_of(s, id);
+    if (!e || e->is_conversation != conversation) return NULL;
+    unlink_use(s, e);
+    link_newest(s, e);
+    return e;
+}
+
+static void drop(by_stored *s, entry *e) {
+    *place_of(s, by_str_z(e->id)) = e->chain;
+    unlink_use(s, e);
+    s->bytes -= e->bytes;
+    s->n--;
+    by_metrics_gauge_set(s->http->metrics, BY_GAUGE_STORED_RESPONSES, s->n);
+    by_buf_deinit(&e->body);
+    by_buf_deinit(&e->input);
+    by_buf_deinit(&e->items);
+    by_free(e);
+}
+
+/* Counts again what an entry holds, and makes room. */
+static void weigh(by_stored *s, entry *e) {
+    size_t bytes = ENTRY_BYTES + e->body.cap + e->input.cap + e->items.cap;
+    s->bytes += bytes - e->bytes;
+    e->bytes = bytes;
+    for (entry *old = s->oldest, *next; old && s->bytes > s->http->opts.store_bytes; old = next) {
+        next = old->newer;
+        if (old != e && !old->job) drop(s, old);
+    }
+}
+
+static entry *add(by_stored *s, const char *prefix, bool conversation) {
+    entry *e = by_alloc_zero(BY_MEM_HTTP, sizeof *e);
+    if (!e) return NULL;
+    snprintf(e->id, sizeof e->id, "%s%016llx%016llx", prefix, (unsigned long long)by_rng_u64(&s->http->rng),
+             (unsigned long long)by_rng_u64(&s->http->rng));
+    e->stored = s;
+    e->is_conversation = conversation;
+    e->created = (int64_t)time(NULL);
+    *place_of(s, by_str_z(e->id)) = e;
+    link_newest(s, e);
+    s->n++;
+    by_metrics_gauge_set(s->http->metrics, BY_GAUGE_STORED_RESPONSES, s->n);
+    weigh(s, e);
+    return e;
+}
+
+by_status by_stored_create(by_stored **out, by_http *h, by_err *err) {
+    *out = by_alloc_zero(BY_MEM_HTTP, sizeof **out);
+    if (!*out) return BY_FAIL(err, BY_ENOMEM, "out of memory for stored responses");
+    (*out)->http = h;
+    return BY_OK;
+}
+
+void by_stored_destroy(by_stored *s) {
+    if (!s) return;
+    while (s->oldest) drop(s, s->oldest);
+    by_free(s);
+}
+
+/* ---- items ---- */
+
+static void push_item(by_buf *list, by_str item) {
+    if (!item.len) return;
+    if (list->len) by_buf_push_byte(list, ',');
+    by_buf_push_str(list, item);
+}
+
+/* Appends the items of a request's `input`: a text is one message of the user. */
+static void push_input(by_buf *list, const by_json *input) {
+    by_buf one = {0};
+    if (by_json_is(input, BY_JSON_STRING)) {
+        by_buf_push_z(&one, "{\"type\":\"message\",\"role\":\"user\",\"content\":");
+        by_json_write_string(&one, input->v.s);
+        by_buf_push_byte(&one, '}');
+        push_item(list, by_buf_str(&one));
+    } else if (by_json_is(input, BY_JSON_ARRAY)) {
+        for (uint32_t i = 0; i < input->n; i++) {
+            by_buf_clear(&one);
+            by_json_write(&one, &input->v.items[i], BY_JSON_COMPACT);
+            push_item(list, by_buf_str(&one));
+        }
+    }
+    if (one.failed) list->failed = true;
+    by_buf_deinit(&one);
+}
+
+/* Appends the output of a whole response. */
+static void push_output(by_buf *list, by_str response) {
+    by_arena arena;
+    by_json v;
+    by_arena_init(&arena, BY_MEM_HTTP);
+    if (by_json_parse(&v, &arena, response, NULL, NULL) == BY_OK) push_input(list, by_json_get(&v, "output"));
+    else list->failed = true;
+    by_arena_deinit(&arena);
+}
+
+/* ---- ends ---- */
+
+/* The object of a response that has no answer (yet). */
+static void write_state(entry *e, const char *status, const char *code, by_str message) {
+    by_json_out o = by_json_out_init(&e->body, BY_JSON_COMPACT);
+    by_buf_clear(&e->body);
+    by_json_out_object_begin(&o);
+    by_json_out_key(&o, "id");
+    by_json_out_z(&o, e->id);
+    by_json_out_key(&o, "object");
+    by_json_out_z(&o, "response");
+    by_json_out_key(&o, "created_at");
+    by_json_out_int(&o, e->created);
+    by_json_out_key(&o, "status");
+    by_json_out_z(&o, status);
+    by_json_out_key(&o, "background");
+    by_json_out_bool(&o, e->background);
+    by_json_out_key(&o, "error");
+    if (code) {
+        by_json_out_object_begin(&o);
+        by_json_out_key(&o, "code");
+        by_json_out_z(&o, code);
+        by_json_out_key(&o, "message");
+        by_json_out_string(&o, message);
+        by_json_out_object_end(&o);
+    } else {
+        by_json_out_null(&o);
+    }
+    by_json_out_raw(&o, BY_STR("\"incomplete_details\":null,\"instructions\":null,\"model\":\"\",\"output\":[],\"parallel_tool_calls\":true,"
+                               "\"metadata\":{},\"store\":true,\"temperature\":1.0,\"tool_choice\":\"auto\",\"tools\":[],\"top_p\":1.0,"
+                               "\"usage\":null"));
+    by_json_out_object_end(&o);
+}
+
+static void on_ended(void *arg, by_job *job, const by_call_problem *problem, by_str body) {
+    entry *e = arg;
+    (void)job;
+    by_stored *s = e->stored;
+    e->job = NULL;
+    if (problem && !e->background) {
+        drop(s, e);
+        return;
+    }
+    if (problem) {
+        bool cancelled = strcmp(problem->code, "cancelled") == 0;
+        write_state(e, cancelled ? "cancelled" : "failed", cancelled ? NULL : problem->code, by_str_z(problem->message));
+    } else {
+        by_buf_clear(&e->body);
+        by_buf_push_str(&e->body, body);
+        push_output(&e->items, body);
+        entry *c = e->conversation[0] ? find(s, by_str_z(e->conversation), true) : NULL;
+        if (c) {
+            by_buf_clear(&c->items);
+            by_buf_push_str(&c->items, by_buf_str(&e->items));
+            weigh(s, c);
+        }
+    }
+    if (e->body.failed || e->items.failed) drop(s, e);
+    else weigh(s, e);
+}
+
+/* ---- requests ---- */
+
+static bool is_true(const by_json *v) { return by_json_is(v, BY_JSON_BOOL) && v->v.b; }
+static bool is_given(const by_json *v) { return v && v->type != BY_JSON_NULL; }
+
+/* Id of a conversation: a text, or an object with an id. */
+static by_str conversation_id(const by_json *v) {
+    if (by_json_is(v, BY_JSON_OBJECT)) v = by_json_get(v, "id");
+    return by_json_is(v, BY_JSON_STRING) ? v->v.s : (by_str){0};
+}
+
+/* The request with all items in front and without the fields that are resolved here. */
+static void write_request(by_buf *out, const by_json *body, by_str items) {
+    static const char *const resolved[] = {"input", "previous_response_id", "conversation", "store", "background"};
+    by_json_out o = by_json_out_init(out, BY_JSON_COMPACT);
+    by_json_out_object_begin(&o);
+    for (uint32_t i = 0; i < body->n; i++) {
+        bool skip = false;
+        for (size_t k = 0; k < sizeof resolved / sizeof resolved[0]; k++) skip |= by_str_eqz(body->v.members[i].key, resolved[k]);
+        if (skip) continue;
+        by_json_out_key_str(&o, body->v.members[i].key);
+        by_json_out_value(&o, &body->v.members[i].value);
+    }
+    by_json_out_key(&o, "input");
+    by_json_out_array_begin(&o);
+    if (items.len) by_json_out_raw(&o, items);
+    by_json_out_array_end(&o);
+    by_json_out_object_end(&o);
+}
+
+/* Finds what the request goes on from. False: answered. */
+static bool find_before(by_exchange *ex, const by_json *body, by_str *items, by_str *previous, by_str *conversation) {
+    by_stored *s = ex->http->stored;
+    const by_json *p = by_json_get(body, "previous_response_id"), *c = by_json_get(body, "conversation");
+    *previous = by_json_is(p, BY_JSON_STRING) ? p->v.s : (by_str){0};
+    *conversation = conversation_id(c);
+    if (is_given(p) && is_given(c)) {
+        by_reply_error(ex, 400, NULL, "previous_response_id and conversation exclude each other");
+    } else if ((is_given(p) && !previous->len) || (is_given(c) && !conversation->len)) {
+        by_reply_error(ex, 400, NULL, "%s: want an id", is_given(p) ? "previous_response_id" : "conversation");
+    } else if (previous->len) {
+        entry *e = find(s, *previous, false);
+        if (e && !e->job) return *items = by_buf_str(&e->items), true;
+        by_reply_error(ex, e ? 409 : 404, e ? "response_in_progress" : "previous_response_not_found", "previous_response_id: '%.*s' %s",
+                       BY_STR_ARG(by_str_take(*previous, 100)), e ? "is not complete yet" : "is not stored here");
+    } else if (conversation->len) {
+        entry *e = find(s, *conversation, true);
+        if (e) return *items = by_buf_str(&e->items), true;
+        by_reply_error(ex, 404, "conversation_not_found", "conversation: '%.*s' is not stored here", BY_STR_ARG(by_str_take(*conversation, 100)));
+    } else {
+        return true;
+    }
+    return false;
+}
+
+/* Starts a response whose fields are fine. */
+static void start(by_exchange *ex, const by_json *body, by_str before, by_job_opts *o) {
+    by_http *h = ex->http;
+    by_buf request = {0}, items = {0};
+    entry *e = NULL;
+    const by_json *input = by_json_get(body, "input");
+    push_item(&items, before);
+    push_input(&items, input);
+    bool odd = input && input->type != BY_JSON_STRING && input->type != BY_JSON_ARRAY; /* the converter says what is wrong */
+    bool plain = !before.len && (!o->store || !items.len); /* as it came */
+    if (plain || odd) by_buf_push_str(&request, by_buf_str(&ex->body));
+    else write_request(&request, body, by_buf_str(&items));
+    if (odd) o->background = false;
+    if (o->store && !odd) e = add(h->stored, "resp_", false);
+    if (e) {
+        e->background = o->background;
+        snprintf(e->conversation, sizeof e->conversation, "%.*s", BY_STR_ARG(o->conversation_id));
+        push_input(&e->input, input);
+        by_buf_push_str(&e->items, by_buf_str(&items));
+        write_state(e, "in_progress", NULL, (by_str){0});
+        o->id = by_str_z(e->id);
+        o->hooks = (by_job_hooks){.ended = on_ended, .arg = e, .whole = true};
+    }
+    o->body = by_buf_str(&request);
+    if (request.failed || items.failed || (o->store && !odd && !e) || (e && (e->items.failed || e->body.failed || e->input.failed))) {
+        if (e) drop(h->stored, e);
+        by_reply_error(ex, 503, "out_of_memory", "out of memory for a request");
+    } else {
+        by_job_start(h, o->background ? NULL : ex, o, e ? &e->job : NULL); /* e may be gone now, unless in the background */
+        if (o->background && e) by_reply_json(ex, 200, by_buf_str(&e->body));
+    }
+    by_buf_deinit(&request);
+    by_buf_deinit(&items);
+}
+
+void by_handle_responses(by_exchange *ex, by_str id) {
+    by_json body;
+    const by_json_opts json = {.depth_max = BY_LIMIT_REQUEST_DEPTH, .bytes_max = ex->http->opts.body_bytes};
+    by_job_opts o = {.api = BY_API_RESPONSES, .body = by_buf_str(&ex->body)};
+    by_str before = {0};
+    (void)id;
+    if (by_json_parse(&body, &ex->arena, o.body, &json, NULL) < 0 || body.type != BY_JSON_OBJECT) {
+        by_job_start(ex->http, ex, &o, NULL); /* says what is wrong */
+        return;
+    }
+    const by_json *store = by_json_get(&body, "store"), *background = by_json_get(&body, "background");
+    if ((is_given(store) && store->type != BY_JSON_BOOL) || (is_given(background) && background->type != BY_JSON_BOOL)) {
+        by_reply_error(ex, 400, NULL, "%s: want true or false", is_given(store) && store->type != BY_JSON_BOOL ? "store" : "background");
+        return;
+    }
+    o.store = ex->http->opts.store_bytes > 0 && (!is_given(store) || store->v.b);
+    o.background = is_true(background);
+    if (o.background && (!o.store || is_true(by_json_get(&body, "stream")))) {
+        by_reply_error(ex, 400, NULL, "background: needs store, and no stream");
+        return;
+    }
+    if (find_before(ex, &body, &before, &o.previous_response_id, &o.conversation_id)) start(ex, &body, before, &o);
+}
+
+static entry *find_or_404(by_exchange *ex, by_str id, bool conversation) {
+    entry *e = find(ex->http->stored, id, conversation);
+    if (!e)
+        by_reply_error(ex, 404, conversation ? "conversation_not_found" : "response_not_found", "%s '%.*s' is not stored here",
+                       conversation ? "conversation" : "response", BY_STR_ARG(by_str_take(id, 100)));
+    return e;
+}
+
+void by_handle_response_get(by_exchange *ex, by_str id) {
+    entry *e = find_or_404(ex, id, false);
+    if (e) by_reply_json(ex, 200, by_buf_str(&e->body));
+}
+
+static void reply_deleted(by_exchange *ex, const char *id, const char *object) {
+    by_buf b = {0};
+    by_buf_printf(&b, "{\"id\":\"%s\",\"object\":\"%s\",\"deleted\":true}", id, object);
+    by_reply_json(ex, 200, by_buf_str(&b));
+    by_buf_deinit(&b);
+}
+
+void by_handle_response_delete(by_exchange *ex, by_str id) {
+    entry *e = find_or_404(ex, id, false);
+    if (!e) return;
+    reply_deleted(ex, e->id, "response");
+    if (e->job) {
+        e->background = false; /* dropped when it ends */
+        by_job_cancel(e->job);
+    } else {
+        drop(ex->http->stored, e);
+    }
+}
+
+void by_handle_response_cancel(by_exchange *ex, by_str id) {
+    entry *e = find_or_404(ex, id, false);
+    if (!e) return;
+    if (e->job && !e->background) { /* its client is told; nothing is kept */
+        write_state(e, "cancelled", NULL, (by_str){0});
+        by_reply_json(ex, 200, by_buf_str(&e->body));
+        by_job_cancel(e->job);
+        return;
+    }
+    if (e->job) {
+        by_job_cancel(e->job);
+        if (e->job) write_state(e, "cancelled", NULL, (by_str){0}); /* the worker has it: it ends in a moment */
+    }
+    by_reply_json(ex, 200, by_buf_str(&e->body));
+}
+
+static void reply_items(by_exchange *ex, const by_buf *items) {
+    by_buf b = {0};
+    by_buf_push_z(&b, "{\"object\":\"list\",\"data\":[");
+    by_buf_push_str(&b, by_buf_str(items));
+    by_buf_push_z(&b, "],\"first_id\":null,\"last_id\":null,\"has_more\":false}");
+    by_reply_json(ex, 200, by_buf_str(&b));
+    by_buf_deinit(&b);
+}
+
+void by_handle_response_items(by_exchange *ex, by_str id) {
+    entry *e = find_or_404(ex, id, false);
+    if (e) reply_items(ex, &e->input);
+}
+
+/* ---- conversations ---- */
+
+static void reply_conversation(by_exchange *ex, const entry *e) {
+    by_buf b = {0};
+    by_buf_printf(&b, "{\"id\":\"%s\",\"object\":\"conversation\",\"created_at\":%lld,\"metadata\":", e->id, (long long)e->created);
+    by_buf_push_str(&b, by_buf_str(&e->body));
+    by_buf_push_byte(&b, '}');
+    by_reply_json(ex, 200, by_buf_str(&b));
+    by_buf_deinit(&b);
+}
+
+void by_handle_conversations(by_exchange *ex, by_str id) {
+    by_json body = {.type = BY_JSON_OBJECT};
+    by_err err;
+    (void)id;
+    if (ex->http->opts.store_bytes == 0) {
+        by_reply_error(ex, 400, NULL, "nothing is stored here (--response-store 0)");
+        return;
+    }
+    const by_json_opts json = {.depth_max = BY_LIMIT_REQUEST_DEPTH, .bytes_max = ex->http->opts.body_bytes};
+    if (ex->body.len && (by_json_parse(&body, &ex->arena, by_buf_str(&ex->body), &json, &err) < 0 || body.type != BY_JSON_OBJECT)) {
+        by_reply_error(ex, 400, NULL, "the body must be a JSON object");
+        return;
+    }
+    const by_json *items = by_json_get(&body, "items"), *metadata = by_json_get(&body, "metadata");
+    if ((is_given(items) && items->type != BY_JSON_ARRAY) || (is_given(metadata) && metadata->type != BY_JSON_OBJECT)) {
+        by_reply_error(ex, 400, NULL, "items must be a list and metadata an object");
+        return;
+    }
+    entry *e = add(ex->http->stored, "conv_", true);
+    if (!e) {
+        by_reply_error(ex, 503, "out_of_memory", "out of memory for a conversation");
+        return;
+    }
+    push_input(&e->items, items);
+    if (is_given(metadata)) by_json_write(&e->body, metadata, BY_JSON_COMPACT);
+    else by_buf_push_z(&e->body, "{}");
+    weigh(ex->http->stored, e);
+    reply_conversation(ex, e);
+}
+
+void by_handle_conversation_get(by_exchange *ex, by_str id) {
+    entry *e = find_or_404(ex, id, true);
+    if (e) reply_conversation(ex, e);
+}
+
+void by_handle_conversation_delete(by_exchange *ex, by_str id) {
+    entry *e = find_or_404(ex, id, true);
+    if (!e) return;
+    reply_deleted(ex, e->id, "conversation.deleted");
+    drop(ex->http->stored, e);
+}
+
+void by_handle_conversation_items(by_exchange *ex, by_str id) {
+    entry *e = find_or_404(ex, id, true);
+    if (e) reply_items(ex, &e->items);
+}
