@@ -267,7 +267,8 @@ static bool find_before(by_exchange *ex, const by_json *body, by_str *items, by_
     } else if (conversation->len) {
         entry *e = find(s, *conversation, true);
         if (e) return *items = by_buf_str(&e->items), true;
-        by_reply_error(ex, 404, "conversation_not_found", "conversation: '%.*s' is not stored here", BY_STR_ARG(by_str_take(*conversation, 100)));
+        by_reply_error(ex, 404, "conversation_not_found", "conversation: '%.*s' is not stored here",
+                       BY_STR_ARG(by_str_take(*conversation, 100)));
     } else {
         return true;
     }

@@ -1,0 +1,134 @@
+"""The vendors' own Python clients against the bundled model. Argument 1: the program."""
+import json
+import sys
+
+import anthropic
+import openai
+
+from http_support import DEADLINE, Server, equal, run
+
+server = Server("--api-key", "sk-test", "--ram", "300M", "--max-model-len", "2048")
+oai = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="sk-test", timeout=DEADLINE, max_retries=0)
+ant = anthropic.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="sk-test", timeout=DEADLINE, max_retries=0)
+SUM = [{"role": "user", "content": "What is 17 plus 25?"}]
+TOOL = {"name": "get_weather", "description": "Weather of a city", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
+OFF = {"thinking": {"type": "disabled"}}
+
+
+def openai_chat():
+    r = oai.chat.completions.create(model="tiny", messages=SUM, temperature=0, extra_body=OFF)
+    equal((r.choices[0].message.content, r.choices[0].finish_reason), ("17 + 25 = 42.", "stop"))
+    equal(r.usage.total_tokens, r.usage.prompt_tokens + r.usage.completion_tokens)
+    equal(r._request_id.startswith("req_"), True)
+    text, usage = "", None
+    for c in oai.chat.completions.create(model="tiny", messages=SUM, temperature=0, stream=True, stream_options={"include_usage": True},
+                                         extra_body=OFF):
+        text += (c.choices[0].delta.content or "") if c.choices else ""
+        usage = c.usage or usage
+    equal((text, usage.completion_tokens), ("17 + 25 = 42.", r.usage.completion_tokens))
+    r = oai.chat.completions.create(model="tiny", messages=SUM, temperature=0, max_tokens=3, n=2, logprobs=True, top_logprobs=2, extra_body=OFF)
+    equal((len(r.choices), len(r.choices[0].logprobs.content), r.choices[0].finish_reason), (2, 3, "length"))
+
+
+def openai_tools_over_turns():
+    tools = [{"type": "function", "function": TOOL}]
+    messages = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    r = oai.chat.completions.create(model="tiny", messages=messages, tools=tools, temperature=0, max_tokens=300)
+    m = r.choices[0].message
+    if r.choices[0].finish_reason == "tool_calls":
+        equal(m.tool_calls[0].function.name, "get_weather")
+        json.loads(m.tool_calls[0].function.arguments)
+    else:  # the model is free not to call; the turns after it are what the client must be able to send
+        m = {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "type": "function", "function": {
+            "name": "get_weather", "arguments": "{\"city\": \"Oslo\"}"}}]}
+    for turn in range(2):
+        calls = m["tool_calls"] if isinstance(m, dict) else [c.model_dump() for c in m.tool_calls]
+        messages += [m] + [{"role": "tool", "tool_call_id": c["id"], "content": "rain"} for c in calls]
+        oai.chat.completions.create(model="tiny", messages=messages, tools=tools, temperature=0, max_tokens=20)
+        m = {"role": "assistant", "content": "", "tool_calls": [{"id": f"d{turn}", "type": "function", "function": {
+            "name": "get_weather", "arguments": "{}"}}]}
+    streamed = list(oai.chat.completions.create(model="tiny", messages=messages[:1], tools=tools, temperature=0, max_tokens=300, stream=True))
+    equal(streamed[-1].choices[0].finish_reason, r.choices[0].finish_reason)
+
+
+def openai_completions_and_models():
+    equal([m.id for m in oai.models.list()], ["DeepSeek-V4.1-Flash", "tiny"])
+    equal(oai.models.retrieve("tiny").id, "tiny")
+    r = oai.completions.create(model="tiny", prompt="The cat", max_tokens=5, temperature=0)
+    text = "".join(c.choices[0].text for c in oai.completions.create(model="tiny", prompt="The cat", max_tokens=5, temperature=0, stream=True))
+    equal(text, r.choices[0].text)
+
+
+def openai_responses():
+    r = oai.responses.create(model="tiny", input="What is 17 plus 25?", reasoning={"effort": "none"}, temperature=0, max_output_tokens=100)
+    equal((r.output_text, r.status), ("17 + 25 = 42.", "completed"))
+    again = oai.responses.retrieve(r.id)
+    equal(again.output_text, r.output_text)
+    r2 = oai.responses.create(model="tiny", input="And 1 plus 1?", previous_response_id=r.id, max_output_tokens=30)
+    equal(r2.usage.input_tokens > r.usage.input_tokens, True)
+    with oai.responses.stream(model="tiny", input="Hi", reasoning={"effort": "none"}, max_output_tokens=50) as s:
+        kinds = [e.type for e in s]
+        final = s.get_final_response()
+    equal((kinds[0], final.status), ("response.created", "completed" if kinds[-1] == "response.completed" else "incomplete"))
+    b = oai.responses.create(model="tiny", input="Hi", background=True, max_output_tokens=500)
+    b = oai.responses.cancel(b.id)
+    equal(b.status in ("cancelled", "completed", "incomplete"), True)
+    equal(len(oai.responses.input_items.list(r.id).data), 1)
+    oai.responses.delete(r.id)
+    try:
+        oai.responses.retrieve(r.id)
+        raise AssertionError("a deleted response is there")
+    except openai.NotFoundError:
+        pass
+    c = oai.conversations.create(items=[{"type": "message", "role": "user", "content": "My name is Ada."}])
+    oai.responses.create(model="tiny", input="Hi", conversation=c.id, max_output_tokens=10)
+    equal(oai.conversations.retrieve(c.id).id, c.id)
+    oai.conversations.delete(c.id)
+
+
+def openai_errors():
+    wrong = openai.OpenAI(base_url=oai.base_url, api_key="nope", max_retries=0)
+    for call, kind in [(lambda: wrong.models.list(), openai.AuthenticationError),
+                       (lambda: oai.chat.completions.create(model="tiny", messages=[]), openai.BadRequestError),
+                       (lambda: oai.chat.completions.create(model="tiny", messages=SUM, temperature=9), openai.BadRequestError),
+                       (lambda: oai.models.retrieve("none"), openai.NotFoundError)]:
+        try:
+            call()
+        except kind as e:
+            equal(bool(e.message), True)
+        else:
+            raise AssertionError(f"no {kind}")
+
+
+def anthropic_messages():
+    r = ant.messages.create(model="tiny", max_tokens=300, messages=SUM, thinking={"type": "disabled"}, extra_body={"temperature": 0})
+    equal((r.content[0].text, r.stop_reason), ("17 + 25 = 42.", "end_turn"))
+    n = ant.messages.count_tokens(model="tiny", messages=SUM, thinking={"type": "disabled"})
+    equal(n.input_tokens, r.usage.input_tokens + (r.usage.cache_read_input_tokens or 0))
+    with ant.messages.stream(model="tiny", max_tokens=300, messages=SUM, thinking={"type": "disabled"}) as s:
+        text = "".join(s.text_stream)
+        final = s.get_final_message()
+    equal(final.content[0].text, text)
+    tools = [{"name": TOOL["name"], "description": TOOL["description"], "input_schema": TOOL["parameters"]}]
+    messages = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    r = ant.messages.create(model="tiny", max_tokens=300, messages=messages, tools=tools)
+    calls = [b for b in r.content if b.type == "tool_use"]
+    content = r.content if calls else [{"type": "tool_use", "id": "t1", "name": "get_weather", "input": {"city": "Oslo"}}]
+    ids = [b.id for b in calls] or ["t1"]
+    messages += [{"role": "assistant", "content": content},
+                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": i, "content": "rain"} for i in ids]}]
+    ant.messages.create(model="tiny", max_tokens=20, messages=messages, tools=tools)
+    for kind, call in [(anthropic.BadRequestError, lambda: ant.messages.create(model="tiny", max_tokens=5, messages=[])),
+                       (anthropic.AuthenticationError, lambda: anthropic.Anthropic(base_url=ant.base_url, api_key="x", max_retries=0)
+                        .messages.create(model="tiny", max_tokens=5, messages=SUM))]:
+        try:
+            call()
+        except kind:
+            pass
+        else:
+            raise AssertionError(f"no {kind}")
+
+
+if __name__ == "__main__":
+    sys.exit(run([openai_chat, openai_tools_over_turns, openai_completions_and_models, openai_responses, openai_errors, anthropic_messages]))
