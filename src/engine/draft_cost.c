@@ -175,6 +175,7 @@ static by_status measure(by_draft_cost_model *m, trial *t, int32_t max_rows, dou
 by_status by_cost_measure(by_draft_cost_model *m, by_runner *runner, by_kv *kv, int32_t vocab, int32_t max_rows, double budget_ms,
                           by_err *err) {
     int32_t n = by_kv_n_slots(kv) < max_rows ? by_kv_n_slots(kv) : max_rows;
+    if (n > m->max_seqs) n = m->max_seqs; /* there are more slots than a step has sequences */
     if (by_kv_block_mem(kv) && by_kv_n_blocks(kv) < n) n = by_kv_n_blocks(kv);
     trial t = {.runner = runner, .kv = kv};
     t.seqs = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)n, sizeof *t.seqs));
