@@ -96,7 +96,7 @@ def responses_whole_and_streamed_agree():
 
 
 def responses_are_stored_and_gone_on_from():
-    base = {"model": "tiny", "max_output_tokens": 200, "temperature": 0}
+    base = {"model": "tiny", "max_output_tokens": 200, "temperature": 0, "honour_sampling": True}  # thinking has temperature 1 else
     ask = {**base, "input": "My name is Ada."}
     one = post("/v1/responses", ask)
     equal((one["store"], one["previous_response_id"]), (True, None))
@@ -267,7 +267,8 @@ def the_page_is_there():
 
 def stop_strings_do_not_end_reasoning():
     """[O26] stop strings are looked for in the answer, not in what is thought before."""
-    body = {"model": "tiny", "messages": [{"role": "user", "content": "What is 17 plus 25?"}], "temperature": 0, "max_tokens": 300}
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "What is 17 plus 25?"}], "temperature": 0, "max_tokens": 300,
+            "honour_sampling": True}
     free = post("/v1/chat/completions", body)["choices"][0]["message"]
     word = free["reasoning_content"].split()[1]
     got = post("/v1/chat/completions", {**body, "stop": [word]})["choices"][0]["message"]
