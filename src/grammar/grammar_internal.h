@@ -171,8 +171,9 @@ typedef struct by_gr_tokset {
 
 typedef struct by_gr_mask by_gr_mask;
 /* One call (a mask, a token) may work so long: all sequences of a step wait for it. 99.9 % take microseconds. */
-#define BY_GR_STEP_NS 100000000LL
+#define BY_GR_STEP_NS 150000000LL
 #define BY_GR_ABSORB_SLOTS 1024u
+#define BY_GR_SET_SLOTS 64u
 
 struct by_gr {
     const by_grammar_vocab *vocab;
@@ -225,6 +226,10 @@ struct by_gr {
     size_t mask_bytes;
     by_gr_term absorb_of[BY_GR_ABSORB_SLOTS]; /* direct-mapped memo of the byte groups that lead back to a state */
     uint64_t absorb_sig[BY_GR_ABSORB_SLOTS];
+    uint8_t absorb_n[BY_GR_ABSORB_SLOTS]; /* for so many characters; 255 = for ever */
+    bool absorb_ended[BY_GR_ABSORB_SLOTS]; /* looking further finds no more */
+    by_gr_term set_of[BY_GR_SET_SLOTS]; /* the same for sets of single characters */
+    uint64_t set_multi[BY_GR_SET_SLOTS];
     uint32_t *work; /* [words] scratch */
     by_gr_vec walk_stack;
     uint32_t *minlen; /* by term: 1 + shortest completion in bytes; 0 = not known */

@@ -3,7 +3,8 @@
  * Three things keep the walk short. A union's mask is the union of its members' masks. A sequence that begins with a
  * JSON string or a number is cut in two: what its head says about every token is computed once per head (and is one of
  * the vocabulary's tables for plain strings), and only the trie below the head's exits is walked for the tail. And a
- * state that returns to itself on all bytes of a group takes whole subtrees whose tokens hold nothing else. */
+ * state that returns to itself on all bytes of a group, or counts them and has enough left, takes whole subtrees whose
+ * tokens hold nothing else. */
 #include "grammar/grammar_mask.h"
 
 #include "grammar/grammar_vocab.h"
@@ -11,6 +12,7 @@
 #define MASK_BYTES_MAX                                                                                                 \
     ((size_t)64 << 20)         /* kept masks of one grammar; beyond, all are dropped and made again on demand */
 #define SPARSE_MAX 1500u       /* a list of that many ids is written faster than 16 KB are copied */
+#define RUN_MIN    4u          /* shorter runs are walked */
 #define PURE       0x80000000u /* stack flag: only absorbed bytes on the path, so the base set covers it */
 
 typedef struct {
@@ -21,6 +23,8 @@ typedef struct {
     by_gr_vec exits;
     by_gr_vec stack; /* pairs: node | PURE, state */
     uint32_t depth;
+    uint64_t base_sig; /* what the base set of this walk covers: tokens of these groups with at most base_n characters */
+    uint32_t base_n;
     by_gr_term marked; /* the state whose mask is made: tokens that meet a MARK are tried on it */
 } walker;
 
@@ -34,6 +38,8 @@ static void or_bits(uint32_t *restrict to, const uint32_t *restrict from, uint32
 }
 
 /* ---- absorption ---- */
+
+#define SPACES (BY_GV_SPACES - BY_GV_MULTI)
 
 static bool loops(by_gr *g, by_gr_term t, const by_gr_utf8_seq *s, unsigned d, by_gr_term self) {
     const by_gr_row *row = by_gr_row_of(g, t);
@@ -51,46 +57,66 @@ static const struct {
     unsigned group;
     by_gr_utf8_seq s;
 } multi[] = {
-    {0, {2, {0xc2, 0x80}, {0xc2, 0xbf}}},
+    {0, {2, {0xc2, 0x80}, {0xc2, 0x9f}}},
+    {0, {2, {0xc2, 0xa1}, {0xc2, 0xbf}}},
+    {SPACES, {2, {0xc2, 0xa0}, {0xc2, 0xa0}}},
     {1, {2, {0xc3, 0x80}, {0xdf, 0xbf}}},
     {2, {3, {0xe0, 0xa0, 0x80}, {0xe0, 0xbf, 0xbf}}},
-    {2, {3, {0xe1, 0x80, 0x80}, {0xe1, 0xbf, 0xbf}}},
-    {3, {3, {0xe2, 0x80, 0x80}, {0xe2, 0xbf, 0xbf}}},
-    {4, {3, {0xe3, 0x80, 0x80}, {0xe3, 0xbf, 0xbf}}},
+    {2, {3, {0xe1, 0x80, 0x80}, {0xe1, 0x99, 0xbf}}},
+    {2, {3, {0xe1, 0x9a, 0x81}, {0xe1, 0x9a, 0xbf}}},
+    {2, {3, {0xe1, 0x9b, 0x80}, {0xe1, 0xbf, 0xbf}}},
+    {SPACES, {3, {0xe1, 0x9a, 0x80}, {0xe1, 0x9a, 0x80}}},
+    {3, {3, {0xe2, 0x80, 0x8b}, {0xe2, 0x80, 0xa7}}},
+    {3, {3, {0xe2, 0x80, 0xaa}, {0xe2, 0x80, 0xae}}},
+    {3, {3, {0xe2, 0x80, 0xb0}, {0xe2, 0x80, 0xbf}}},
+    {3, {3, {0xe2, 0x81, 0x80}, {0xe2, 0x81, 0x9e}}},
+    {3, {3, {0xe2, 0x81, 0xa0}, {0xe2, 0x81, 0xbf}}},
+    {3, {3, {0xe2, 0x82, 0x80}, {0xe2, 0xbf, 0xbf}}},
+    {SPACES, {3, {0xe2, 0x80, 0x80}, {0xe2, 0x80, 0x8a}}},
+    {SPACES, {3, {0xe2, 0x80, 0xa8}, {0xe2, 0x80, 0xa9}}},
+    {SPACES, {3, {0xe2, 0x80, 0xaf}, {0xe2, 0x80, 0xaf}}},
+    {SPACES, {3, {0xe2, 0x81, 0x9f}, {0xe2, 0x81, 0x9f}}},
+    {4, {3, {0xe3, 0x80, 0x81}, {0xe3, 0x80, 0xbf}}},
+    {4, {3, {0xe3, 0x81, 0x80}, {0xe3, 0xbf, 0xbf}}},
+    {SPACES, {3, {0xe3, 0x80, 0x80}, {0xe3, 0x80, 0x80}}},
     {5, {3, {0xe4, 0x80, 0x80}, {0xe9, 0xbf, 0xbf}}},
     {6, {3, {0xea, 0x80, 0x80}, {0xec, 0xbf, 0xbf}}},
     {6, {3, {0xed, 0x80, 0x80}, {0xed, 0x9f, 0xbf}}},
-    {7, {3, {0xee, 0x80, 0x80}, {0xef, 0xbf, 0xbf}}},
+    {7, {3, {0xee, 0x80, 0x80}, {0xee, 0xbf, 0xbf}}},
+    {7, {3, {0xef, 0x80, 0x80}, {0xef, 0xba, 0xbf}}},
+    {7, {3, {0xef, 0xbb, 0x80}, {0xef, 0xbb, 0xbe}}},
+    {7, {3, {0xef, 0xbc, 0x80}, {0xef, 0xbf, 0xbf}}},
+    {SPACES, {3, {0xef, 0xbb, 0xbf}, {0xef, 0xbb, 0xbf}}},
     {8, {4, {0xf0, 0x90, 0x80, 0x80}, {0xf0, 0xbf, 0xbf, 0xbf}}},
     {8, {4, {0xf1, 0x80, 0x80, 0x80}, {0xf3, 0xbf, 0xbf, 0xbf}}},
     {8, {4, {0xf4, 0x80, 0x80, 0x80}, {0xf4, 0x8f, 0xbf, 0xbf}}},
 };
 
-/* Byte groups all of whose characters lead from t back to t. */
-static uint64_t absorb_sig(by_gr *g, by_gr_term t) {
-    const uint8_t *group = g->vocab->group;
+/* Where most ASCII bytes lead from t: t itself when it is among the targets, NEVER when no target is common. */
+static by_gr_term common_target(by_gr *g, by_gr_term t) {
+    enum { COMMON = 20 }; /* fewer bytes are not worth it: their part of the trie is small */
     const by_gr_row *row = by_gr_row_of(g, t);
-    bool self = false;
-    for (unsigned i = 0; i < row->n && !self; i++)
-        self = row->r[i].to == t;
-    if (!self) return 0;
-    uint64_t yes = 0, no = 0;
-    unsigned at = 0;
+    by_gr_term best = BY_GR_NEVER;
+    unsigned most = COMMON - 1;
     for (unsigned i = 0; i < row->n; i++) {
-        for (; at < row->r[i].lo && at < 128; at++)
-            no |= 1ull << group[at];
-        for (; at <= row->r[i].hi && at < 128; at++) {
-            if (row->r[i].to == t)
-                yes |= 1ull << group[at];
-            else
-                no |= 1ull << group[at];
-        }
+        if (row->r[i].to == t) return t;
+        unsigned n = 0;
+        for (unsigned k = i; k < row->n && row->r[k].lo < 128; k++)
+            if (row->r[k].to == row->r[i].to) n += row->r[k].hi - row->r[k].lo + 1u;
+        if (n > most) most = n, best = row->r[i].to;
     }
-    for (; at < 128; at++)
-        no |= 1ull << group[at];
+    return best;
+}
+
+#define ALL_MULTI (((1ull << (BY_GV_N_MULTI + 1)) - 1) << BY_GV_MULTI) /* with the spaces */
+
+/* Multi-byte groups all of whose characters lead from t to `to`. */
+static uint64_t multi_step(by_gr *g, by_gr_term t, by_gr_term to) {
+    uint64_t yes = 0, no = 0;
     for (unsigned i = 0; i < sizeof multi / sizeof multi[0]; i++) {
         uint64_t bit = 1ull << (BY_GV_MULTI + multi[i].group);
-        if (loops(g, t, &multi[i].s, 0, t))
+        if (no & bit) continue;
+        if (loops(g, t, &multi[i].s, 0, to))
             yes |= bit;
         else
             no |= bit;
@@ -98,17 +124,111 @@ static uint64_t absorb_sig(by_gr *g, by_gr_term t) {
     return yes & ~no;
 }
 
-/* The same, remembered. A sequence whose head cannot be empty loops where its head does. */
-static uint64_t absorbs(walker *w, by_gr_term t) {
+/* The same for a set of single characters, remembered: counted sets come again in every state of a run. */
+static uint64_t set_multi(by_gr *g, by_gr_term set) {
+    unsigned k = (set ^ set >> 6) & (BY_GR_SET_SLOTS - 1);
+    if (g->set_of[k] != set) {
+        g->set_multi[k] = multi_step(g, set, BY_GR_EPS);
+        g->set_of[k] = set;
+    }
+    return g->set_multi[k];
+}
+
+/* Multi-byte groups whose characters lead a text language to where the byte b leads it, by its form alone: rows of all the states
+ * inside the characters are not made. False: its form does not say. */
+static bool like_byte(by_gr *g, by_gr_term t, uint8_t b, uint64_t *groups) {
+    by_gr_node n = g->nodes[t];
+    uint64_t x;
+    *groups = ALL_MULTI;
+    if (t == BY_GR_ANYTEXT) return true;
+    switch (n.kind) {
+    case BY_GR_K_REP:
+        if (n.a != BY_GR_ANYCHAR && by_gr_row_get(by_gr_row_of(g, n.a), b) != BY_GR_EPS) return false;
+        if (n.a != BY_GR_ANYCHAR) *groups = set_multi(g, n.a);
+        return true;
+    case BY_GR_K_SEQ: {
+        if (!like_byte(g, n.a, b, groups)) return false;
+        if (!by_gr_nullable(g, n.a)) return true;
+        const by_gr_row *rest = by_gr_row_of(g, n.b);
+        return by_gr_row_get(rest, b) == BY_GR_NEVER && (rest->n == 0 || rest->r[rest->n - 1].hi < 0x80);
+    }
+    case BY_GR_K_AND:
+        for (uint32_t i = 0; i < n.x; i++) {
+            if (!like_byte(g, g->lists.v[n.a + i], b, &x)) return false;
+            *groups &= x;
+        }
+        return true;
+    default: return false;
+    }
+}
+
+/* Byte groups all of whose characters lead from t to `to`. */
+static uint64_t step_sig(by_gr *g, by_gr_term t, by_gr_term to) {
+    const uint8_t *group = g->vocab->group;
+    const by_gr_row *row = by_gr_row_of(g, t);
+    uint64_t yes = 0, no = 0;
+    unsigned at = 0;
+    for (unsigned i = 0; i < row->n; i++) {
+        for (; at < row->r[i].lo && at < 128; at++)
+            no |= 1ull << group[at];
+        for (; at <= row->r[i].hi && at < 128; at++) {
+            if (row->r[i].to == to)
+                yes |= 1ull << group[at];
+            else
+                no |= 1ull << group[at];
+        }
+    }
+    for (; at < 128; at++)
+        no |= 1ull << group[at];
+    uint64_t some = yes & ~no, above;
+    if (!some) return 0;
+    uint8_t b = 0x20;
+    while (b < 0x7f && by_gr_row_get(row, b) != to) b++;
+    by_gr_node n = g->nodes[t];
+    if (n.kind == BY_GR_K_JSTR && b < 0x7f && b != '\\' && like_byte(g, n.a, b, &above)) return some | above;
+    return some | multi_step(g, t, to);
+}
+
+typedef struct {
+    uint64_t sig; /* any n characters of these groups are taken, and more can follow */
+    uint32_t n;   /* FOREVER: any number */
+    bool ended;   /* no longer run exists */
+} run;
+#define FOREVER 255u
+
+static run find_run(walker *w, by_gr_term t, uint32_t want);
+
+/* A state that counts goes on to another one for every character of a group; the run is as long as that repeats. */
+static run follow(walker *w, by_gr_term t, uint32_t want) {
+    by_gr *g = w->g;
+    const run none = {0, 0, true};
+    by_gr_term to = common_target(g, t);
+    if (to == t) return (run){step_sig(g, t, t), FOREVER, true};
+    if (to <= BY_GR_EPS || g->nodes[to].flags & BY_GR_F_UNIQ || by_gr_nullable(g, to)) return none;
+    if (g->nodes[to].kind == BY_GR_K_MARK || g->nodes[to].kind == BY_GR_K_CLOSE) return none;
+    uint64_t sig = step_sig(g, t, to);
+    if (!sig) return none;
+    if (want <= 1) return (run){sig, 1, false};
+    run rest = find_run(w, to, want - 1);
+    uint64_t both = sig & rest.sig;
+    if (!rest.n || __builtin_popcountll(both) * 2 < __builtin_popcountll(sig)) return (run){sig, 1, true};
+    return (run){both, rest.n == FOREVER ? FOREVER : rest.n + 1, rest.ended};
+}
+
+/* The run of a state, remembered; at least `want` characters are looked at. A sequence whose head cannot be empty runs as its head
+ * does. */
+static run find_run(walker *w, by_gr_term t, uint32_t want) {
     by_gr *g = w->g;
     if (g->nodes[t].kind == BY_GR_K_SEQ && !by_gr_nullable(g, g->nodes[t].a)) t = g->nodes[t].a;
     unsigned k = (t ^ t >> 9) & (BY_GR_ABSORB_SLOTS - 1);
-    if (g->absorb_of[k] != t) {
-        uint64_t sig = absorb_sig(g, t);
+    if (g->absorb_of[k] != t || (!g->absorb_ended[k] && g->absorb_n[k] < want)) {
+        run r = follow(w, t, want);
         g->absorb_of[k] = t;
-        g->absorb_sig[k] = sig;
+        g->absorb_sig[k] = r.sig;
+        g->absorb_n[k] = (uint8_t)r.n;
+        g->absorb_ended[k] = r.ended;
     }
-    return g->absorb_sig[k];
+    return (run){g->absorb_sig[k], g->absorb_n[k], g->absorb_ended[k]};
 }
 
 /* ---- the walk ---- */
@@ -136,7 +256,7 @@ static by_gr_term resolve(walker *w, const by_gv_node *n, by_gr_term t) {
 }
 
 /* One child reached in state t. */
-static inline void visit(walker *w, uint32_t child, by_gr_term t, by_gr_term start, bool pure) {
+static inline void visit(walker *w, uint32_t child, by_gr_term t, bool pure) {
     const by_gv_node *n = &w->v->nodes[child];
     if (w->g->nodes[t].flags & BY_GR_F_UNIQ && (t = resolve(w, n, t)) == BY_GR_NEVER) return;
     if (n->tok && (w->g->nodes[t].kind != BY_GR_K_MARK || by_gr_step_bytes(w->g, w->marked, w->v->bytes[n->tok - 1])))
@@ -146,12 +266,13 @@ static inline void visit(walker *w, uint32_t child, by_gr_term t, by_gr_term sta
     if (n->n_child == 0 || t == BY_GR_EPS) return;
     if (pure) { /* a byte that loops although its group as a whole does not is not in the base set */
         uint8_t b = w->v->byte[child];
-        pure = t == start && b < 0x80 && absorbs(w, start) >> w->v->group[b] & 1;
+        pure = b < 0x80 && w->base_sig >> w->v->group[b] & 1 && n->depth <= w->base_n;
     }
     if (!nullable && !(n->sig & BY_GV_BAD) && w->g->nodes[t].kind != BY_GR_K_MARK) {
-        uint64_t sig = absorbs(w, t);
-        if (sig && !(n->sig & ~sig)) {
-            if (!pure) take_subtree(w, n);
+        if (pure && !(n->sig & ~w->base_sig) && (w->base_n == FOREVER || n->depth + n->height <= w->base_n)) return;
+        run r = find_run(w, t, n->height < BY_GV_FIT_MAX ? n->height : BY_GV_FIT_MAX);
+        if (r.sig && !(n->sig & ~r.sig) && (r.n == FOREVER || n->height <= r.n)) {
+            take_subtree(w, n);
             return;
         }
     }
@@ -179,7 +300,6 @@ static void walk(walker *w, uint32_t node, by_gr_term t, bool pure) {
     by_gr *g = w->g;
     const by_grammar_vocab *v = w->v;
     uint32_t base = w->stack.n;
-    by_gr_term start = t;
     by_gr_vec_push(g, &w->stack, node | (pure ? PURE : 0));
     by_gr_vec_push(g, &w->stack, t);
     while (w->stack.n > base && !by_gr_bad(g)) {
@@ -198,7 +318,7 @@ static void walk(walker *w, uint32_t node, by_gr_term t, bool pure) {
             while (c < end && v->byte[c] < lo)
                 c++;
             for (; c < end && v->byte[c] <= hi; c++)
-                visit(w, c, to, start, is_pure);
+                visit(w, c, to, is_pure);
         }
     }
     w->stack.n = base;
@@ -207,11 +327,20 @@ static void walk(walker *w, uint32_t node, by_gr_term t, bool pure) {
 static void or_mask(walker *w, by_gr_term t);
 
 static void walk_root(walker *w, by_gr_term t) {
-    uint64_t sig = w->record && by_gr_nullable(w->g, t) ? 0 : absorbs(w, t);
+    run r = {0};
+    if (!w->record || !by_gr_nullable(w->g, t)) r = find_run(w, t, BY_GV_FIT_MAX);
     bool no_memory = false;
-    const uint32_t *base = sig ? by_gv_base(w->v, sig, &no_memory) : NULL;
+    const uint32_t *base = r.sig && r.n >= RUN_MIN ? by_gv_base(w->v, r.sig, &no_memory) : NULL;
     if (no_memory) by_gr_fail(w->g, BY_ENOMEM, "grammar: out of memory");
-    if (base) or_bits(w->bits, base, w->v->words);
+    w->base_sig = r.sig;
+    w->base_n = r.n == FOREVER || r.n < BY_GV_FIT_MAX ? r.n : BY_GV_FIT_MAX;
+    if (base && r.n == FOREVER) {
+        or_bits(w->bits, base, w->v->words);
+    } else if (base) {
+        const uint32_t *fit = w->v->fit[w->base_n];
+        for (uint32_t i = 0; i < w->v->words; i++)
+            w->bits[i] |= base[i] & fit[i];
+    }
     walk(w, 0, t, base != NULL);
 }
 

@@ -39,7 +39,7 @@ void by_gr_warn(by_gr *g, const char *fmt, ...) {
 bool by_gr_check(by_gr *g) {
     if (g->status < 0) return false;
     if ((++g->tick & 63) == 0) {
-        int64_t now = by_clock_ns();
+        int64_t now = g->compiling ? by_clock_ns() : by_thread_ns(); /* a step is not to blame for a busy machine */
         if (g->deadline_ns == 0) g->deadline_ns = now + BY_GR_STEP_NS; /* the clock starts with the first work that is not small */
         if (now > g->deadline_ns)
             by_gr_fail(g, BY_ETIMEOUT, "grammar: %s took longer than its time limit", g->compiling ? "compiling" : "one step");

@@ -38,6 +38,15 @@ unsigned by_gv_multi_group(unsigned lead) {
     return BY_GV_MULTI + 8;
 }
 
+bool by_gv_is_space(uint32_t cp) {
+    return cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f ||
+           cp == 0x205f || cp == 0x3000 || cp == 0xfeff;
+}
+
+static unsigned multi_group(unsigned lead, uint32_t cp) {
+    return by_gv_is_space(cp) ? BY_GV_SPACES : by_gv_multi_group(lead);
+}
+
 static uint64_t text_sig(by_str s, const uint8_t group[128]) {
     uint64_t sig = 0;
     for (size_t i = 0; i < s.len;) {
@@ -49,7 +58,7 @@ static uint64_t text_sig(by_str s, const uint8_t group[128]) {
         }
         by_utf8_step u = by_utf8_next(s.ptr + i, s.len - i);
         if (u.kind == BY_UTF8_BAD) return BY_GV_BAD;
-        sig |= 1ull << by_gv_multi_group(b);
+        sig |= 1ull << (u.kind == BY_UTF8_CHAR ? multi_group(b, u.cp) : by_gv_multi_group(b));
         i += u.n;
     }
     return sig;
@@ -115,13 +124,17 @@ static by_status build_trie(by_grammar_vocab *v, const entry *e, uint32_t n, by_
     return BY_OK;
 }
 
-/* What occurs below node c when its byte opened a character that needs more continuation bytes. */
-static uint64_t multi_sig(const by_grammar_vocab *v, uint32_t c, unsigned need, unsigned lo, unsigned hi) {
+/* What occurs at and below node c when its byte, or one above it, opened a character (lead) that needs more continuation bytes; cp:
+ * its bits so far. A token that ends inside the character counts with its group. */
+static uint64_t multi_sig(const by_grammar_vocab *v, uint32_t c, unsigned lead, uint32_t cp, unsigned need, unsigned lo, unsigned hi) {
     uint64_t sig = 0;
     const by_gv_node *n = &v->nodes[c];
+    if (n->tok) sig |= 1ull << by_gv_multi_group(lead);
     for (uint32_t k = n->first; k < n->first + n->n_child; k++) {
         if (v->byte[k] < lo || v->byte[k] > hi) return BY_GV_BAD;
-        sig |= need == 1 ? v->nodes[k].sig : multi_sig(v, k, need - 1, 0x80, 0xbf);
+        uint32_t next = cp << 6 | (v->byte[k] & 0x3fu);
+        if (need == 1) sig |= 1ull << multi_group(lead, next) | v->nodes[k].sig;
+        else sig |= multi_sig(v, k, lead, next, need - 1, 0x80, 0xbf);
     }
     return sig;
 }
@@ -144,7 +157,7 @@ static void sign_trie(by_grammar_vocab *v, const uint8_t group[128]) {
                          hi = b == 0xed   ? 0x9f
                               : b == 0xf4 ? 0x8f
                                           : 0xbf;
-                n->sig |= 1ull << by_gv_multi_group(b) | multi_sig(v, c, need, lo, hi);
+                n->sig |= multi_sig(v, c, b, b & (0x3fu >> need), need, lo, hi);
             }
         }
     }
@@ -396,6 +409,23 @@ const uint32_t *by_gv_base(const by_grammar_vocab *cv, uint64_t sig, bool *no_me
     return out;
 }
 
+static by_status build_fit(by_grammar_vocab *v, by_err *err) {
+    for (uint32_t i = 0; i <= BY_GV_FIT_MAX; i++) {
+        v->fit[i] = by_alloc_zero(BY_MEM_GRAMMAR, (size_t)v->words * 4);
+        if (!v->fit[i]) return BY_FAIL(err, BY_ENOMEM, "vocabulary: out of memory");
+    }
+    for (uint32_t id = 0; id < v->n; id++) {
+        uint32_t chars = 0;
+        for (size_t i = 0; i < v->bytes[id].len; i++)
+            chars += ((uint8_t)v->bytes[id].ptr[i] & 0xc0) != 0x80;
+        if (chars <= BY_GV_FIT_MAX) v->fit[chars][id >> 5] |= 1u << (id & 31);
+    }
+    for (uint32_t i = 1; i <= BY_GV_FIT_MAX; i++)
+        for (uint32_t k = 0; k < v->words; k++)
+            v->fit[i][k] |= v->fit[i - 1][k];
+    return BY_OK;
+}
+
 /* ---- life ---- */
 
 static by_status copy_tokens(by_grammar_vocab *v, const by_grammar_vocab_in *in, by_err *err) {
@@ -449,6 +479,7 @@ by_status by_grammar_vocab_create(by_grammar_vocab **out, const by_grammar_vocab
     v->n_order = n;
     BY_TRY_OUT(build_trie(v, e, n, err));
     sign_trie(v, group);
+    BY_TRY_OUT(build_fit(v, err));
     BY_TRY_OUT(build_json(v, e, n, err));
     BY_TRY_OUT(build_tails(v, err));
 out:
@@ -464,6 +495,8 @@ void by_grammar_vocab_destroy(by_grammar_vocab *v) {
     if (!v) return;
     for (uint32_t i = 0; i < v->n_bases; i++)
         by_free(v->base[i]);
+    for (uint32_t i = 0; i <= BY_GV_FIT_MAX; i++)
+        by_free(v->fit[i]);
     pthread_mutex_destroy(&v->lock);
     by_free(v->bytes);
     by_free(v->blob);

@@ -10,7 +10,8 @@
 
 #define BY_GV_TOKEN_MAX 255u /* longest token that can be matched */
 #define BY_GV_BODY_MAX  128u /* body tables: characters that are left in a bounded string; beyond, all tokens fit */
-#define BY_GV_BASES     64u  /* cached "all bytes in these groups" sets */
+#define BY_GV_FIT_MAX   16u  /* sets of tokens by their number of characters; nearly all tokens have fewer */
+#define BY_GV_BASES     256u /* cached "all bytes in these groups" sets */
 
 /* Node of the byte trie. Children of a node are neighbours, sorted by byte. */
 typedef struct by_gv_node {
@@ -63,6 +64,8 @@ struct by_grammar_vocab {
     by_gv_item *items;
     uint32_t n_tails, n_items;
 
+    uint32_t *fit[BY_GV_FIT_MAX + 1]; /* tokens of at most so many characters */
+
     /* Sets of tokens all of whose bytes are in given groups, made on demand. */
     pthread_mutex_t lock;
     uint64_t base_sig[BY_GV_BASES];
@@ -74,8 +77,10 @@ struct by_grammar_vocab {
 #define BY_GV_BAD     (1ull << 63)
 #define BY_GV_MULTI   44u /* first of the 9 groups of multi-byte characters */
 #define BY_GV_N_MULTI 9u
+#define BY_GV_SPACES  53u /* the spaces above ASCII that \s takes: else every pattern with \s or \S would split the large groups */
 unsigned by_gv_group(unsigned byte);
 unsigned by_gv_multi_group(unsigned lead);
+bool by_gv_is_space(uint32_t cp);
 
 /* The set for a signature, or NULL when the cache is full, or (*no_memory) memory is out. Thread-safe; stays valid. */
 const uint32_t *by_gv_base(const by_grammar_vocab *v, uint64_t sig, bool *no_memory);
