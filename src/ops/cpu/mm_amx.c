@@ -10,7 +10,8 @@
  *   buffer:                     [STEPS][2 halves of 16 weight rows][16][32] bf16, twice: one is filled while the other is used
  *
  * A core call takes 32 weight rows and up to 128 rows of x, in pairs of blocks: 4 result tiles, 4 operand tiles. With more
- * than one pair the results rest in memory between runs of STEPS tile columns. The order of sums is the instruction's own over
+ * than one pair the results rest in memory between runs of STEPS tile columns; FP4 with one pair has a shorter way
+ * (multiply_few), one buffer as a ring of tile columns. The order of sums is the instruction's own over
  * 32 columns, then columns ascending: the same for every number of rows.
  *
  * Scales outside the safe range count as safe where all weights of the group are zero (a checkpoint may give such a group any
@@ -241,6 +242,85 @@ MM_INLINE void multiply_all(state *s, bool tall) {
     _tile_release();
 }
 
+/* ---- few rows of x ------------------------------------------------------------------------------------------------ */
+
+/* Entry e: the table of FP4 values times 2^(e - 127), e cut to the safe range; twice, as fp4_table. */
+#define FP4_CUT(e) ((e) < BY_MM_SAFE_LO ? BY_MM_SAFE_LO : (e) > BY_MM_SAFE_HI ? BY_MM_SAFE_HI : (e))
+#define FP4_E(e, v) (short)((v) + (FP4_CUT(e) - 127) * 128)
+#define FP4_T(e)                                                                                                       \
+    0, FP4_E(e, 0x3f00), FP4_E(e, 0x3f80), FP4_E(e, 0x3fc0), FP4_E(e, 0x4000), FP4_E(e, 0x4040), FP4_E(e, 0x4080),     \
+        FP4_E(e, 0x40c0), 0, FP4_E(e, 0xbf00), FP4_E(e, 0xbf80), FP4_E(e, 0xbfc0), FP4_E(e, 0xc000), FP4_E(e, 0xc040), \
+        FP4_E(e, 0xc080), FP4_E(e, 0xc0c0)
+#define FP4_1(e) {FP4_T(e), FP4_T(e)}
+#define FP4_4(e) FP4_1(e), FP4_1((e) + 1), FP4_1((e) + 2), FP4_1((e) + 3)
+#define FP4_16(e) FP4_4(e), FP4_4((e) + 4), FP4_4((e) + 8), FP4_4((e) + 12)
+#define FP4_64(e) FP4_16(e), FP4_16((e) + 16), FP4_16((e) + 32), FP4_16((e) + 48)
+static _Alignas(64) const short fp4_scaled[256][32] = {FP4_64(0), FP4_64(64), FP4_64(128), FP4_64(192)};
+
+/* A tile column of n weight rows; p and s stand at its first row. */
+MM_INLINE void column_fp4(uint8_t *to, const uint8_t *p, int64_t stride, const uint8_t *s, int64_t scale_stride, int n) {
+    for (int r = 0; r < n; r++, p += stride, s += scale_stride, to += 64)
+        _mm512_store_si512(to, _mm512_permutexvar_epi16(fp4_index(p), _mm512_load_si512(fp4_scaled[*s])));
+}
+
+/* FP4 with at most two blocks of x. Columns are expanded AHEAD of the products, all rows of a column together, so that what
+ * the tiles load has long left the store buffer, and the stores just before fall on the other half of a page. The weight
+ * rows below, which this thread usually takes next, are fetched in the order of their addresses: 32 separate streams are
+ * more than the hardware follows. */
+MM_INLINE void multiply_few(const state *s, bool two, bool tall) {
+    enum { AHEAD = 4, SLOTS = 2 * AHEAD, SLOT_BYTES = 2 * TILE_BYTES, LINES = BY_MM_ROWS * 16 / 64 };
+    const by_mm_tile *t = s->t;
+    uint8_t *const ring = s->w->buffer[0];
+    const int64_t n0 = t->m < 16 ? t->m : 16, n1 = t->m - n0, columns = s->columns;
+    const uint8_t *b0 = t->x, *b1 = t->x + 16 * t->x_stride;
+    uintptr_t next = (uintptr_t)t->w + (uintptr_t)(BY_MM_ROWS * t->stride);
+    uintptr_t next_scale = (uintptr_t)t->scale + (uintptr_t)(BY_MM_ROWS * t->scale_stride);
+    configure((int)n0, (int)n1);
+    load_results(s->w->result, true);
+    for (int64_t c = -AHEAD; c < columns; c++) {
+        if (c >= 0) {
+            const uint8_t *slot = ring + c % SLOTS * SLOT_BYTES;
+            _tile_loadd(4, slot, 64);
+            _tile_loadd(6, b0 + c * 64 * n0, (size_t)(4 * n0));
+            _tile_dpbf16ps(0, 4, 6);
+            if (two) {
+                _tile_loadd(7, b1 + c * 64 * n1, (size_t)(4 * n1));
+                _tile_dpbf16ps(1, 4, 7);
+            }
+            if (tall) {
+                _tile_loadd(5, slot + TILE_BYTES, 64);
+                _tile_dpbf16ps(2, 5, 6);
+                if (two) _tile_dpbf16ps(3, 5, 7);
+            }
+            for (int i = 0; i < LINES; i++, next += 64) _mm_prefetch((const char *)next, _MM_HINT_T1);
+            if (c % 2 == 0) { /* 32 bytes a column */
+                _mm_prefetch((const char *)next_scale, _MM_HINT_T1);
+                next_scale += 64;
+            }
+        }
+        const int64_t at = c + AHEAD;
+        if (at >= columns) continue;
+        uint8_t *to = ring + at % SLOTS * SLOT_BYTES;
+        if (tall && t->n_rows == BY_MM_ROWS) column_fp4(to, t->w + at * 16, t->stride, t->scale + at, t->scale_stride, BY_MM_ROWS);
+        else column_fp4(to, t->w + at * 16, t->stride, t->scale + at, t->scale_stride, t->n_rows);
+    }
+    store_results(s->w->result);
+    _tile_release();
+}
+
+static void multiply_fp4(state *s) {
+    const int32_t m = s->t->m;
+    if (s->t->n_rows > 16) {
+        if (m <= 16) multiply_few(s, false, true);
+        else if (m <= 32) multiply_few(s, true, true);
+        else multiply_all(s, true);
+    } else {
+        if (m <= 16) multiply_few(s, false, false);
+        else if (m <= 32) multiply_few(s, true, false);
+        else multiply_all(s, false);
+    }
+}
+
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
 /* y[m][32] from the result tiles [weight][row of x]. */
@@ -277,8 +357,7 @@ static uint32_t far_rows_fp4(const by_mm_tile *t) {
 
 static uint32_t core_fp4(const by_mm_tile *t) {
     state s = {.t = t, .w = (work *)(void *)t->scratch, .type = BY_MM_FP4, .columns = t->k / 32};
-    if (t->n_rows > 16) multiply_all(&s, true);
-    else multiply_all(&s, false);
+    multiply_fp4(&s);
     write_results(t, s.w);
     return far_rows_fp4(t);
 }

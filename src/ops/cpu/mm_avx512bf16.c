@@ -250,7 +250,7 @@ static double peak(int64_t n) {
     __m512i x = _mm512_set1_epi16(zero);
     __m512 acc[SUMS];
     float sum = 0;
-    MM_UNROLL for (int i = 0; i < SUMS; i++) acc[i] = v_zero();
+    MM_UNROLL for (int i = 0; i < SUMS; i++) acc[i] = _mm512_castsi512_ps(_mm512_set1_epi16(zero));
     for (int64_t r = 0; r < n; r++)
         MM_UNROLL for (int i = 0; i < SUMS; i++) acc[i] = _mm512_dpbf16_ps(acc[i], (__m512bh)x, (__m512bh)x);
     MM_UNROLL for (int i = 0; i < SUMS; i++) sum += _mm512_cvtss_f32(acc[i]);
