@@ -505,22 +505,21 @@ static void a_system_message_in_the_middle(void **state) {
 /* O14 */
 static void spellings_of_the_thinking_switch_give_one_prompt(void **state) {
     (void)state;
-    static const char *const off[] = {"\"thinking\":{\"type\":\"disabled\"}", "\"chat_template_kwargs\":{\"thinking\":false}",
-                                      "\"chat_template_kwargs\":{\"enable_thinking\":false}", "\"enable_thinking\":false",
-                                      "\"reasoning_effort\":\"none\""};
+    static const char *const off[] = {"\"thinking\":{\"type\":\"disabled\"}", "\"reasoning_effort\":\"none\"",
+                                      "\"enable_thinking\":false", "\"chat_template_kwargs\":{\"thinking\":false}",
+                                      "\"chat_template_kwargs\":{\"enable_thinking\":false}"};
+    static const char *const on[] = {"\"chat_template_kwargs\":{\"thinking\":true}", "\"chat_template_kwargs\":{\"enable_thinking\":true}"};
     char rest[256];
     for (size_t i = 0; i < 5; i++) {
         snprintf(rest, sizeof rest, USER ",%s", off[i]);
         good(BY_API_CHAT, BY_API_SERVER, rest);
         assert_string_equal(text(), BOS "<｜User｜>a<｜Assistant｜></think>");
-        for (size_t k = 1; k < 4; k++) { /* against each of the others, turned on */
-            char other[512];
-            snprintf(other, sizeof other, "%s,%s", rest, k == 1 ? "\"chat_template_kwargs\":{\"thinking\":true}"
-                                                         : k == 2 ? "\"chat_template_kwargs\":{\"enable_thinking\":true}"
-                                                                  : "\"enable_thinking\":true");
-            if (i != k && !(i < 3 && k < 3 && i > 0)) bad(BY_API_CHAT, BY_API_SERVER, other, "contradict");
-        }
     }
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = 0; k < 2; k++) {
+            snprintf(rest, sizeof rest, USER ",%s,%s", off[i], on[k]);
+            bad(BY_API_CHAT, BY_API_SERVER, rest, "contradict");
+        }
 }
 
 /* O40; the expected text is the original's. */
