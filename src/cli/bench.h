@@ -4,6 +4,7 @@
 #define BY_CLI_BENCH_H
 
 #define BY_BENCH_TABLE(X)                                                                                              \
+    X(draft, "speculative decoding: speed and accepted drafts, by mode, position and kind of prompt")                     \
     X(dummy, "steps of a configuration with made-up weights, beside the device's read rate")                           \
     X(engine, "many requests at once: output tokens per second, cost of a step")                                       \
     X(kernels, "every operator at the model's true dimensions, beside the machine's limits")                           \

@@ -26,6 +26,7 @@ int by_cmd_bench(int argc, char **argv) {
         return 0;
     }
     if (argc > 0 && strcmp(argv[0], "--dummy") == 0) return by_bench_dummy(argc - 1, argv + 1);
+    if (argc > 0 && strcmp(argv[0], "--draft") == 0) return by_bench_draft(argc - 1, argv + 1);
     if (argc == 0 || argv[0][0] == '-') return by_bench_model(argc, argv);
     const char *names[N_PARTS];
     for (int i = 0; i < N_PARTS; i++) {

@@ -6,6 +6,7 @@
 #define BY_COMMAND_TABLE(X)                                                                        \
     X(batch, "answer a file of API requests")                                                      \
     X(bench, "measure speed")                                                                      \
+    X(calibrate, "fit the temperatures of draft confidences")                                      \
     X(chat, "talk with the model in the terminal")                                                \
     X(conform, "answer rows of test vectors")                                                      \
     X(encode, "show what a request becomes: prompt, token ids, settings")                          \
@@ -17,6 +18,7 @@
     X(parse, "split a model's output into reasoning, content and tool calls")                      \
     X(detokenize, "text of token ids")                                                             \
     X(tokenize, "token ids of a text")                                                             \
+    X(simulate, "replay recorded drafts on a modelled machine")                                    \
     X(serve, "answer requests over HTTP")                                                         \
     X(run, "answer one question")                                                                  \
     X(version, "print the version and what this build contains")

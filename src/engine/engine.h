@@ -159,6 +159,7 @@ typedef struct by_request_info {
     int32_t n_prompt, n_cached, n_replayed; /* cached: matched prefix; replayed: rows of it computed again for the rings */
     int64_t submit_us, start_us, first_us;  /* clock of by_clock_ns / 1000; 0 = not yet */
     int64_t end_us;
+    int64_t n_steps, n_verified, n_accepted; /* decode steps of the choices that have ended, and their drafts */
 } by_request_info;
 by_request_info by_request_info_get(by_request *r);
 
@@ -181,6 +182,8 @@ typedef struct by_draft_stats {
 /* Mean tokens of a step; mean over verified drafts of |estimate - frequency| by bins. 0 without any. */
 double by_draft_mean_length(const by_draft_stats *s);
 double by_draft_calibration_error(const by_draft_stats *s);
+/* What came between two looks. */
+by_draft_stats by_draft_stats_minus(const by_draft_stats *now, const by_draft_stats *then);
 
 typedef struct by_engine_stats {
     by_draft_stats draft;

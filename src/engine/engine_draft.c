@@ -246,7 +246,12 @@ void by_engine_note_drafts(by_engine *e, const by_job *job) {
         by_seq *s = q->seq;
         if (s->ended || q->status < 0) continue;
         e->stats.draft.n_proposed += (uint64_t)q->n_proposed;
-        if (job->rows[q->row].decodes && !job->rows[q->row].skipped) count_drafts(&e->stats.draft, q);
+        if (job->rows[q->row].decodes && !job->rows[q->row].skipped) {
+            count_drafts(&e->stats.draft, q);
+            s->n_steps++;
+            s->n_verified += q->n_verified;
+            s->n_accepted += q->n_accepted;
+        }
         s->has_drafts = q->n_proposed > 0;
         memcpy(s->rates[1], s->rates[0], sizeof s->rates[0]);
         for (int32_t j = 0; j < BY_SPEC_DRAFTS_MAX; j++) s->rates[0][j] = j < q->n_proposed ? q->conf[j] : 0;
@@ -255,6 +260,25 @@ void by_engine_note_drafts(by_engine *e, const by_job *job) {
     e->stats.draft.draft_s += job->draft_ms * 1e-3;
     if (decode_only && job->n_run_rows > 0)
         by_cost_note(&e->cost, job->n_run_rows, job->forward_ms, job->n_samples, job->sample_ms, job->drafts ? job->draft_ms : 0);
+}
+
+by_draft_stats by_draft_stats_minus(const by_draft_stats *now, const by_draft_stats *then) {
+    by_draft_stats d = *now;
+    d.n_steps -= then->n_steps;
+    d.n_proposed -= then->n_proposed;
+    d.n_verified -= then->n_verified;
+    d.n_accepted -= then->n_accepted;
+    d.draft_s -= then->draft_s;
+    for (int i = 0; i < BY_ENGINE_DRAFTS_MAX; i++) {
+        d.verified[i] -= then->verified[i];
+        d.accepted[i] -= then->accepted[i];
+    }
+    for (int i = 0; i < 15; i++) {
+        d.bin_n[i] -= then->bin_n[i];
+        d.bin_hits[i] -= then->bin_hits[i];
+        d.bin_sum[i] -= then->bin_sum[i];
+    }
+    return d;
 }
 
 double by_draft_mean_length(const by_draft_stats *s) {

@@ -58,6 +58,7 @@ struct by_seq {
     double rates[2][BY_SPEC_DRAFTS_MAX];
     int32_t n_rates;
     bool has_drafts;       /* its newest job proposes drafts */
+    int64_t n_steps, n_verified, n_accepted;
     by_saved swap;      /* when swapped out */
     by_seq *parent;     /* a choice that starts with its parent's state; NULL once it runs */
 };

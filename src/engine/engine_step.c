@@ -90,6 +90,13 @@ static void end_choice(by_engine *e, by_seq *s, by_event ev) {
     s->ended = true;
     if (s->sched.state != BY_SCHED_NEW) by_sched_remove(e->sched, &s->sched);
     ev.choice = s->choice;
+    if (s->n_steps > 0) {
+        pthread_mutex_lock(&s->request->lock);
+        s->request->info.n_steps += s->n_steps;
+        s->request->info.n_verified += s->n_verified;
+        s->request->info.n_accepted += s->n_accepted;
+        pthread_mutex_unlock(&s->request->lock);
+    }
     emit(s, &ev);
     s->request->n_live--;
     if (ev.finish == BY_CHOICE_ERROR) e->stats.n_failed++;

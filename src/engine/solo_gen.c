@@ -115,8 +115,10 @@ static by_status propose(state *g, int64_t n, by_err *err) {
 static by_status step(state *g, by_err *err) {
     by_solo *s = g->solo;
     int64_t n = g->n_prompt + g->out->n_output;
-    bool draft = g->opts->draft && s->n_drafts;
-    if (draft) BY_TRY(propose(g, n, err));
+    const by_solo_gen_opts *o = g->opts;
+    if (s->n_drafts && (o->draft || o->probe)) BY_TRY(propose(g, n, err));
+    if (s->n_drafts && o->probe) BY_TRY(o->probe(o->probe_arg, n, &g->drafts, err));
+    if (!o->draft) g->drafts.n = 0;
     memcpy(g->input + n, g->drafts.ids, (size_t)g->drafts.n * 4);
     g->input[n - 1] = g->tokens[n - 1];
     BY_TRY(by_kv_seq_reserve(&s->seq, s->kv, n + g->drafts.n, err));

@@ -4,6 +4,7 @@
 #define BY_ENGINE_SOLO_GEN_H
 
 #include "engine/solo.h"
+#include "engine/spec.h"
 #include "grammar/grammar.h"
 #include "sample/sample_params.h"
 #include "sample/sample_verify.h"
@@ -16,6 +17,9 @@ typedef struct by_solo_gen_opts {
     bool ignore_eos;
     bool draft; /* propose and verify solo->n_drafts tokens in every step; nothing when that is 0 */
     by_sample_verify_rule verify;
+    /* What would be proposed, in every step, with or without `draft`: drafts of the tokens at position and on; NULL = nobody asks. */
+    by_status (*probe)(void *arg, int64_t position, const by_spec_drafts *drafts, by_err *err);
+    void *probe_arg;
     by_matcher *matcher; /* the caller's, at its beginning: limits the output; NULL = none. Its vocabulary is the model's tokenizer.
                           * The generation ends (BY_SOLO_STOP) where the text is complete and can only end */
 } by_solo_gen_opts;

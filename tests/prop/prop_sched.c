@@ -31,6 +31,7 @@ typedef struct {
 typedef struct {
     int64_t blocks_free, slots_free, swap_free;
     int64_t n_blocks, n_slots, n_swap;
+    int32_t n_extra;
 } pool;
 
 static by_rng rng;
@@ -90,6 +91,15 @@ static bool swap_in(void *ctx, by_sched_seq *s) {
     return true;
 }
 
+/* Any number of rows that fits. */
+static int32_t draft_rows(void *ctx, const struct by_plan *plan, int32_t most) {
+    (void)ctx;
+    int32_t all = 0;
+    for (int32_t i = 0; i < plan->n_decode; i++) all += plan->rows[i].n_extra;
+    if (all < most) most = all;
+    return (int32_t)by_rng_below(&rng, (uint64_t)most + 1);
+}
+
 static void release(pool *p, fake *f) {
     if (f->swapped) p->swap_free += f->blocks;
     else p->blocks_free += f->blocks;
@@ -100,7 +110,7 @@ static void release(pool *p, fake *f) {
 
 /* What a step in flight will answer. */
 typedef struct {
-    struct { fake *f; bool samples; } row[64];
+    struct { fake *f; bool samples; int32_t extra; } row[64];
     int n;
 } flight;
 
@@ -113,14 +123,17 @@ static void check_plan(const by_plan *plan, const by_sched_opts *o, const pool *
         rows += r->n_rows;
         assert_true(r->n_rows > 0 && f->live && f->slot && !f->swapped && !r->seq->paused);
         assert_int_equal(r->first, f->computed);
-        f->computed += r->n_rows;
+        f->computed += r->n_rows + r->n_extra;
+        if (i >= plan->n_decode) assert_int_equal(r->n_extra, 0);
+        assert_true(r->n_extra >= 0 && r->n_extra <= r->seq->n_extra);
         assert_int_equal(f->computed, r->seq->n_done);
-        assert_true(f->blocks >= blocks_for(NULL, f->computed));
-        assert_true(r->seq->n_tokens <= r->seq->n_max);
+        assert_true(f->blocks >= blocks_for(NULL, f->computed < r->seq->n_max ? f->computed : r->seq->n_max));
+        assert_true(r->seq->n_tokens - r->seq->n_open <= r->seq->n_max);
         if (i < plan->n_decode) assert_true(r->n_rows == 1 && r->samples);
         for (int32_t k = 0; k < i; k++) assert_ptr_not_equal(plan->rows[k].seq, r->seq);
     }
-    assert_int_equal(rows, plan->n_rows);
+    assert_true(plan->n_drafts >= 0);
+    assert_int_equal(rows + plan->n_drafts, plan->n_rows);
     assert_true(p->blocks_free >= 0 && p->slots_free >= 0 && p->swap_free >= 0);
 }
 
@@ -137,6 +150,12 @@ static void commit(by_sched *s, pool *p, flight *fl, int64_t *n_done) {
         f->in_flight--;
         if (f->ended) continue;
         if (fl->row[i].samples && f->live) f->n_out++;
+        if (fl->row[i].extra > 0 && f->live) { /* as many drafts as it happens were right, and not beyond the end */
+            int32_t extra = fl->row[i].extra, got = (int32_t)by_rng_below(&rng, (uint64_t)extra + 1);
+            by_sched_settle(&f->s, extra, got);
+            f->computed -= extra - got;
+            f->n_out += got;
+        }
         if (!f->live || f->n_out < f->n_out_want) continue;
         by_sched_remove(s, &f->s); /* no further rows; what it holds waits for the rows in flight */
         f->live = false;
@@ -162,7 +181,7 @@ static void arrive(by_sched *s, const pool *p, int64_t now, int64_t *n_in) {
         if (n_max > most) n_max = most;
         if (f->n_prompt + f->n_out_want > n_max) f->n_out_want = n_max - f->n_prompt;
         f->hit = by_rng_below(&rng, 4) == 0 ? (f->n_prompt - 1) / BLOCK * BLOCK : 0;
-        f->s = (by_sched_seq){.priority = (int32_t)by_rng_below(&rng, 8) == 0, .arrival_us = now, .n_tokens = f->n_prompt,
+        f->s = (by_sched_seq){.n_extra = p->n_extra, .priority = (int32_t)by_rng_below(&rng, 8) == 0, .arrival_us = now, .n_tokens = f->n_prompt,
                               .n_expected = f->n_prompt + (n_max - f->n_prompt) / 2, .n_max = n_max};
         if (by_sched_add(s, &f->s, NULL) != BY_OK) return;
         f->live = true;
@@ -195,11 +214,12 @@ static void run_world(int steps, bool async) {
     o.policy = (by_prefill_policy)by_rng_below(&rng, 3);
     o.ttft_budget_us = 500;
     o.bypass_limit = (int32_t)by_rng_below(&rng, 5);
-    pool p = {.n_blocks = 6 + (int64_t)by_rng_below(&rng, 80), .n_slots = 1 + (int64_t)by_rng_below(&rng, 32), .n_swap = 4000};
+    pool p = {.n_blocks = 6 + (int64_t)by_rng_below(&rng, 80), .n_slots = 1 + (int64_t)by_rng_below(&rng, 32), .n_swap = 4000,
+              .n_extra = (int32_t)by_rng_below(&rng, 4) * 2};
     p.blocks_free = p.n_blocks;
     p.slots_free = p.n_slots;
     p.swap_free = p.n_swap;
-    by_sched_pool vt = {&p, blocks_free, blocks_for, blocks_held, admit, grow, swap_out, swap_in, NULL};
+    by_sched_pool vt = {&p, blocks_free, blocks_for, blocks_held, admit, grow, swap_out, swap_in, draft_rows};
     by_sched *s;
     by_plan plan;
     assert_int_equal(by_sched_create(&s, &o, &vt, NULL), BY_OK);
@@ -222,6 +242,7 @@ static void run_world(int steps, bool async) {
             fake *f = (fake *)(void *)plan.rows[i].seq;
             f->in_flight++;
             now->row[now->n].f = f;
+            now->row[now->n].extra = plan.rows[i].n_extra;
             now->row[now->n++].samples = plan.rows[i].samples;
         }
         commit(s, &p, last, &n_done);

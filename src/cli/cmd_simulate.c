@@ -1,0 +1,192 @@
+/* cmd_simulate.c - `bathyc simulate dspark`: what drafting would bring on another machine: recorded drafts (`bathyc calibrate --record`)
+ * replayed with the engine's planner and a given cost curve. A replay is exact for greedy and for coupled decoding, since what a draft
+ * block proposes depends on the text in front of it only. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "cli/bench_requests.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/draft_trace.h"
+#include "engine/draft_cost.h"
+#include "engine/spec.h"
+#include "json/json_write.h"
+
+enum { MAX_COUNTS = 16, N_MODES = 3 };
+static const char *const mode_names[N_MODES] = {"off", "fixed", "confidence"};
+
+typedef struct {
+    const char *traces_in, *curve;
+    by_flag_list counts;
+    double sample_ms, draft_ms, draft_row_ms, temperature;
+    int64_t n_steps;
+    bool json;
+    by_draft_traces traces;
+    by_draft_cost_model cost;
+} job;
+
+/* One running sequence: where it stands in its answer, and how confident the block before was. */
+typedef struct {
+    int64_t answer, at;
+    double newest[BY_SPEC_DRAFTS_MAX], older[BY_SPEC_DRAFTS_MAX];
+    bool has_older;
+} runner;
+
+typedef struct {
+    double ms;
+    int64_t n_steps, n_tokens, n_verified;
+} result;
+
+static void look(const job *j, runner *r) {
+    const by_draft_outcome *o = &j->traces.positions[j->traces.first[r->answer] + r->at];
+    for (int32_t k = 0; k < j->traces.n_drafts; k++) r->newest[k] = by_spec_confidence(o->raw[k], j->temperature);
+}
+
+static void next_answer(const job *j, runner *r, int64_t *answer) {
+    *r = (runner){.answer = (*answer)++ % j->traces.n_answers};
+    look(j, r);
+}
+
+/* Rows of each sequence; total in *total. False: the curve does not reach that far. */
+static bool plan(const job *j, int mode, const runner *r, int32_t n, int32_t *rows, by_draft_request *req, by_draft_heap_entry *heap,
+                 int32_t *total) {
+    int32_t K = j->traces.n_drafts;
+    by_draft_cost cost = {.curve = j->cost.curve, .n_curve = j->cost.n_curve, .sampler_ms = j->sample_ms + j->draft_ms + j->draft_row_ms * n};
+    *total = 0;
+    if (mode < 2) {
+        for (int32_t i = 0; i < n; i++) *total += rows[i] = mode == 0 ? 1 : 1 + K;
+        return true;
+    }
+    for (int32_t i = 0; i < n; i++)
+        req[i] = (by_draft_request){.budget = r[i].has_older ? r[i].older : NULL, .split = r[i].newest, .has_drafts = true};
+    by_draft_plan p;
+    if (by_draft_plan_make(&p, rows, req, n, K, &cost, heap, NULL) < 0) return false;
+    *total = p.total_rows;
+    return true;
+}
+
+/* Runs n sequences for n_steps steps. */
+static by_status replay(const job *j, int mode, int32_t n, result *out, by_err *err) {
+    *out = (result){0};
+    runner *r = by_alloc_zero(BY_MEM_MISC, (size_t)n * sizeof *r);
+    int32_t *rows = by_alloc(BY_MEM_MISC, (size_t)n * sizeof *rows);
+    by_draft_request *req = by_alloc(BY_MEM_MISC, (size_t)n * sizeof *req);
+    by_draft_heap_entry *heap = by_alloc(BY_MEM_MISC, (size_t)n * sizeof *heap);
+    by_status status = r && rows && req && heap ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for a simulation");
+    by_draft_cost cost = {.curve = j->cost.curve, .n_curve = j->cost.n_curve};
+    int64_t answer = 0;
+    for (int32_t i = 0; i < n && status == BY_OK; i++) next_answer(j, &r[i], &answer);
+    for (int64_t s = 0; s < j->n_steps && status == BY_OK; s++) {
+        int32_t total;
+        double ms = plan(j, mode, r, n, rows, req, heap, &total) ? by_cost_of_rows(&cost, total) : (double)INFINITY;
+        if (!(ms < 1e300)) {
+            status = BY_FAIL(err, BY_EINVAL, "%s: the curve ends below the rows of %d sequences", j->curve, n);
+            break;
+        }
+        out->ms += ms + j->sample_ms + (mode ? j->draft_ms + j->draft_row_ms * n : 0);
+        out->n_steps++;
+        for (int32_t i = 0; i < n; i++) {
+            const int64_t *first = j->traces.first;
+            int32_t right = j->traces.positions[first[r[i].answer] + r[i].at].accepted, v = rows[i] - 1;
+            int32_t got = 1 + (right < v ? right : v);
+            out->n_tokens += got;
+            out->n_verified += v;
+            memcpy(r[i].older, r[i].newest, sizeof r[i].older);
+            r[i].has_older = true;
+            r[i].at += got;
+            if (first[r[i].answer] + r[i].at >= first[r[i].answer + 1]) next_answer(j, &r[i], &answer);
+            else look(j, &r[i]);
+        }
+    }
+    by_free(r);
+    by_free(rows);
+    by_free(req);
+    by_free(heap);
+    return status;
+}
+
+static void print_json_row(by_json_out *o, int32_t n, int mode, const result *r) {
+    double steps = (double)r->n_steps * n;
+    by_json_out_object_begin(o);
+    by_json_out_key(o, "sequences");
+    by_json_out_int(o, n);
+    by_json_out_key(o, "mode");
+    by_json_out_z(o, mode_names[mode]);
+    const struct { const char *key; double v; } fields[] = {{"tokens_per_s", (double)r->n_tokens / r->ms * 1e3},
+        {"tokens_per_step", (double)r->n_tokens / steps}, {"verified_per_step", (double)r->n_verified / steps}};
+    for (int i = 0; i < 3; i++) {
+        by_json_out_key(o, fields[i].key);
+        by_json_out_double(o, fields[i].v);
+    }
+    by_json_out_object_end(o);
+}
+
+static by_status run(job *j, by_err *err) {
+    int64_t counts[MAX_COUNTS];
+    int n = by_bench_numbers(&j->counts, "1,16,60", counts, MAX_COUNTS, err);
+    if (n < 0) return BY_EINVAL;
+    BY_TRY(by_cost_read(&j->cost, j->curve, err));
+    BY_TRY(by_draft_traces_read(&j->traces, j->traces_in, err));
+    if (j->traces.n_drafts > BY_SPEC_DRAFTS_MAX)
+        return BY_FAIL(err, BY_EINVAL, "%s: blocks of %d drafts, at most %d", j->traces_in, j->traces.n_drafts, BY_SPEC_DRAFTS_MAX);
+    by_buf text = {0};
+    by_json_out o = by_json_out_init(&text, BY_JSON_COMPACT);
+    by_json_out_array_begin(&o);
+    if (!j->json) printf("%9s %-10s %12s %9s %10s %10s\n", "sequences", "mode", "tokens/s", "of off", "tok/step", "verified");
+    by_status status = BY_OK;
+    for (int i = 0; i < n && status == BY_OK; i++) {
+        if (counts[i] < 1 || counts[i] > BY_LIMIT_SEQS) status = BY_FAIL(err, BY_EINVAL, "--sequences: %lld", (long long)counts[i]);
+        double off = 0;
+        for (int mode = 0; mode < N_MODES && status == BY_OK; mode++) {
+            result r;
+            int32_t k = (int32_t)counts[i];
+            status = replay(j, mode, k, &r, err);
+            if (status < 0) break;
+            double rate = (double)r.n_tokens / r.ms * 1e3, steps = (double)r.n_steps * k;
+            if (mode == 0) off = rate;
+            if (j->json) print_json_row(&o, k, mode, &r);
+            else printf("%9d %-10s %12.0f %9.3f %10.3f %10.3f\n", k, mode_names[mode], rate, rate / off, (double)r.n_tokens / steps,
+                        (double)r.n_verified / steps);
+        }
+    }
+    by_json_out_array_end(&o);
+    if (j->json && status == BY_OK) printf("%s\n", by_buf_z(&text));
+    by_buf_deinit(&text);
+    return status;
+}
+
+int by_cmd_simulate(int argc, char **argv) {
+    job j = {.n_steps = 2000, .temperature = 1};
+    const by_flag flags[] = {
+        {.names = "--traces,-i", .kind = BY_FLAG_STRING, .out = &j.traces_in, .help = "recorded drafts, see `bathyc calibrate --record`"},
+        {.names = "--curve", .kind = BY_FLAG_STRING, .out = &j.curve, .help = "costs of steps, a file {\"curve\": [[rows, ms], ...]}"},
+        {.names = "--sequences,-s", .kind = BY_FLAG_LIST, .out = &j.counts, .help = "sequences at once (default: 1,16,60)"},
+        {.names = "--sample-ms", .kind = BY_FLAG_DOUBLE, .out = &j.sample_ms, .dmin = 0, .dmax = 1e6, .help = "of a step, for sampling (default: 0)"},
+        {.names = "--draft-ms", .kind = BY_FLAG_DOUBLE, .out = &j.draft_ms, .dmin = 0, .dmax = 1e6, .help = "of a step, for proposing (default: 0)"},
+        {.names = "--draft-row-ms", .kind = BY_FLAG_DOUBLE, .out = &j.draft_row_ms, .dmin = 0, .dmax = 1e6,
+         .help = "for proposing, of each sequence (default: 0)"},
+        {.names = "--draft-conf-temp", .kind = BY_FLAG_DOUBLE, .out = &j.temperature, .dmin = 1e-3, .dmax = 1e3,
+         .help = "temperature of the confidences (default: 1)"},
+        {.names = "--steps", .kind = BY_FLAG_INT, .out = &j.n_steps, .min = 1, .max = 1 << 24, .help = "steps of a replay (default: 2000)"},
+        {.names = "--json", .kind = BY_FLAG_BOOL, .out = &j.json, .help = "a JSON list instead of a table"},
+    };
+    const int n_flags = sizeof flags / sizeof flags[0];
+    const by_usage usage = {"simulate dspark", "--traces FILE --curve FILE [flags]", "Replays recorded drafts on a modelled machine.\n"};
+    int code;
+    if (argc > 0 && strcmp(argv[0], "dspark") == 0) argc--, argv++;
+    else if (argc == 0 || argv[0][0] != '-') return fprintf(stderr, "bathyc simulate: what? There is: dspark\n"), 2;
+    if (!by_command_begin(&usage, flags, n_flags, argc, argv, NULL, 0, NULL, &code)) return code;
+    by_err err = {0};
+    if (!j.traces_in || !j.curve) {
+        fprintf(stderr, "bathyc simulate: --traces and --curve are needed\n");
+        code = 2;
+    } else if (run(&j, &err) < 0) {
+        fprintf(stderr, "bathyc simulate: %s\n", err.msg);
+        code = 1;
+    }
+    by_draft_traces_deinit(&j.traces);
+    by_args_free(flags, n_flags);
+    return code;
+}
