@@ -40,10 +40,11 @@ typedef struct {
     int n_rows, n_kinds;
 } bench;
 
-/* "open-greedy-03-add" is of the kind "add": what follows the last dash. */
+/* "open-03-add-think" is of the kind "add-think": what follows the last number. */
 static kind *kind_of(bench *b, by_str id) {
-    size_t at = id.len;
-    while (at > 0 && id.ptr[at - 1] != '-') at--;
+    size_t at = 0;
+    for (size_t i = 0; i + 1 < id.len; i++)
+        if (id.ptr[i] >= '0' && id.ptr[i] <= '9' && id.ptr[i + 1] == '-') at = i + 2;
     by_str name = {id.ptr + at, id.len - at};
     for (int i = 0; i < b->n_kinds; i++)
         if (by_str_eq(b->kinds[i].name, name)) return &b->kinds[i];

@@ -158,7 +158,8 @@ int by_cmd_calibrate(int argc, char **argv) {
     job j = {.model = by_model_flags_default(), .max_tokens = 256, .seed = 1, .temperature = 1};
     const by_flag flags[] = {
         BY_MODEL_FLAG_ROWS(j.model),
-        {.names = "--input,-i", .kind = BY_FLAG_STRING, .out = &j.input, .help = "prompts to answer, lines {\"id\", \"tokens\"} (- = standard input)"},
+        {.names = "--input,-i", .kind = BY_FLAG_STRING, .out = &j.input,
+         .help = "prompts to answer, lines {\"id\", \"tokens\"} (- = standard input)"},
         {.names = "--traces", .kind = BY_FLAG_STRING, .out = &j.traces_in, .help = "positions recorded before, instead of prompts"},
         {.names = "--record", .kind = BY_FLAG_STRING, .out = &j.record, .help = "file for the positions of these answers"},
         {.names = "--max-tokens,-n", .kind = BY_FLAG_INT, .out = &j.max_tokens, .min = 2, .max = BY_LIMIT_CONTEXT,

@@ -131,7 +131,8 @@ static void rejection_keeps_the_law(void **state) {
     (void)state;
     static const by_sample_law laws[] = {{1, 1, 0, 4}, {0.5f, 1, 0, 6}, {2, 0.03f, 0, 7}, {1, 1, 0.2f, 5}};
     by_solo s = open_model(by_golden_path("model/tiny_a/checkpoint"));
-    static const int32_t prompt[PROMPT] = {0, 245, 212, 14, 88, 176, 255, 112, 319, 94, 319, 279, 25, 134, 129}; /* its Markov head knows what follows */
+    /* A golden's, and its first token: the Markov head knows what follows. */
+    static const int32_t prompt[PROMPT] = {0, 245, 212, 14, 88, 176, 255, 112, 319, 94, 319, 279, 25, 134, 129};
     for (int i = 0; i < 4; i++) one_law(&s, prompt, laws[i], by_test_scaled(500), true); /* 10000: 50,000 each */
     by_solo_close(&s);
 }
