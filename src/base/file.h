@@ -16,7 +16,8 @@ typedef struct by_file_map {
 } by_file_map;
 
 /* Errors: BY_EMISSING (no such file), BY_EIO (anything else), both with the path. The file may be closed, renamed or
- * removed while mapped; if it is truncated by someone, touching the lost pages raises SIGBUS. */
+ * removed while mapped; if it is truncated by someone, touching the lost pages raises SIGBUS, which the program
+ * turns into an error that names the file (cli/lost_pages.h). */
 by_status by_file_map_open(by_file_map *out, const char *path, by_err *err);
 void by_file_map_close(by_file_map *m);
 

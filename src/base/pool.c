@@ -296,6 +296,8 @@ void by_pool_for(by_pool *pool, int64_t n, int64_t chunk, by_pool_body *body, vo
 static by_status start_workers(by_pool *pool, by_err *err) {
     sigset_t all, old;
     sigfillset(&all);
+    static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL}; /* a blocked one would end the process past its handler */
+    for (int i = 0; i < 4; i++) sigdelset(&all, faults[i]);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     by_status status = BY_OK;
     for (int32_t i = 1; i < pool->n_threads && status == BY_OK; i++) {

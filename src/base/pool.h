@@ -42,8 +42,8 @@ typedef void by_pool_region(void *arg, by_team *team);
 /* Items [begin, end), on thread `worker`. */
 typedef void by_pool_body(void *arg, int64_t begin, int64_t end, int32_t worker);
 
-/* n_threads in [1, BY_LIMIT_THREADS], or 0 for by_cpu_share_read's number. The caller is one of them. Blocks all signals in
- * the workers. Errors: BY_EINVAL, BY_ENOMEM, BY_EIO (a thread cannot be started). */
+/* n_threads in [1, BY_LIMIT_THREADS], or 0 for by_cpu_share_read's number. The caller is one of them. Blocks all signals but faults
+ * in the workers. Errors: BY_EINVAL, BY_ENOMEM, BY_EIO (a thread cannot be started). */
 by_status by_pool_create(by_pool **out, int32_t n_threads, by_err *err);
 
 /* Joins the workers. NULL is allowed. Not while a region runs. */

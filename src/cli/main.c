@@ -7,6 +7,7 @@
 
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/lost_pages.h"
 
 extern char **environ;
 
@@ -78,6 +79,7 @@ static int run_command(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN); /* a closed output is an error of one write, not the end of the process */
+    by_lost_pages_watch();
     int code = run_command(argc, argv);
     bool lost = ferror(stdout) != 0;
     if (fflush(stdout) != 0 || lost) { /* results that nobody got must not look like success */

@@ -83,6 +83,8 @@ static inline float *by_tensor_f32(const by_tensor *t, int64_t r) {
 
 /* Row r of an activation tensor (F32, BF16, A8) or a BF16/F32 vector as fp32; dst holds cols values. */
 void by_row_load(float *dst, const by_tensor *t, int64_t r);
+/* The compressor's last step: (v, s) of the last tokens of each sequence into its tail. */
+void by_host_store_tail(const by_compress_args *a);
 /* Rounds to the dtype (F32, BF16) or quantises (A8). */
 void by_row_store(const by_tensor *t, int64_t r, const float *src);
 /* The value after storing in that dtype and loading again, for F32 and BF16. */

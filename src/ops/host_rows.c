@@ -79,3 +79,17 @@ unsigned char *by_page_entry(const by_pages *pages, const by_batch *batch, int64
     if (scales) *scales = base + pages->per_block * (d / 2) + i * (d / 32);
     return base + i * (d / 2);
 }
+
+void by_host_store_tail(const by_compress_args *a) {
+    int64_t d = a->v.cols;
+    for (int64_t q = 0; q < a->batch.n_seqs; q++) {
+        int32_t r0 = *by_tensor_i32(&a->batch.seq_row0, q), r1 = *by_tensor_i32(&a->batch.seq_row0, q + 1);
+        int32_t slot = *by_tensor_i32(&a->batch.seq_slot, q);
+        for (int32_t r = r1 - r0 > a->tail_len ? r1 - a->tail_len : r0; r < r1; r++) {
+            int32_t pos = *by_tensor_i32(&a->batch.row_pos, r);
+            unsigned char *at = a->tail->ptr + a->tail_off + slot * a->tail_stride + pos % a->tail_len * 8 * d;
+            memcpy(at, by_tensor_row(&a->v, r), (size_t)d * 4);
+            memcpy(at + 4 * d, by_tensor_row(&a->s, r), (size_t)d * 4);
+        }
+    }
+}

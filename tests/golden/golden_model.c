@@ -180,20 +180,25 @@ static void exact_logits(const char *folder, const by_test_backend *b) {
     engine_close(&e);
 }
 
+/* Median over the tokens of a prompt of the divergence of its logits from the stored ones. */
+static double median_kl(engine *e, by_npz *z, const prompt *p) {
+    const float *want = by_npy_f32(by_npz_need(z, "<f4", "%s", p->id));
+    float *got = run(e, p->tokens, p->n, 64, CONTEXT, NULL);
+    double kl[CONTEXT];
+    int64_t V = e->model->cfg.vocab_size;
+    for (int t = 0; t < p->n; t++) kl[t] = kl_row(want + t * V, got + t * V, V);
+    free(got);
+    return median(kl, p->n);
+}
+
 static void quantised_logits(const char *folder, const by_test_backend *b) {
     int n = load_prompts(folder, prompts, 16), good = 0;
     engine e = engine_open(folder, b, BY_NUMERICS_QUANTISED);
     by_npz *z = open_npz(folder, "logits_quantised.npz");
     for (int i = 0; i < n; i++) {
-        const float *want = by_npy_f32(by_npz_need(z, "<f4", "%s", prompts[i].id));
-        float *got = run(&e, prompts[i].tokens, prompts[i].n, 64, CONTEXT, NULL);
-        double kl[CONTEXT];
-        int64_t V = e.model->cfg.vocab_size;
-        for (int t = 0; t < prompts[i].n; t++) kl[t] = kl_row(want + t * V, got + t * V, V);
-        double m = median(kl, prompts[i].n);
+        double m = median_kl(&e, z, &prompts[i]);
         print_message("%s/%s quantised on %s: median KL %.2g\n", folder, prompts[i].id, b->name, m);
         good += m <= 1e-5;
-        free(got);
     }
     assert_true(good * 10 >= n * 6);
     by_npz_close(z);
@@ -205,15 +210,9 @@ static void deployed_logits(const char *folder, const by_test_backend *b) {
     engine e = engine_open(folder, b, BY_NUMERICS_DEPLOYED);
     by_npz *z = open_npz(folder, "logits_deployed.npz");
     for (int i = 0; i < n; i++) {
-        const float *want = by_npy_f32(by_npz_need(z, "<f4", "%s", prompts[i].id));
-        float *got = run(&e, prompts[i].tokens, prompts[i].n, 64, CONTEXT, NULL);
-        double kl[CONTEXT];
-        int64_t V = e.model->cfg.vocab_size;
-        for (int t = 0; t < prompts[i].n; t++) kl[t] = kl_row(want + t * V, got + t * V, V);
-        double m = median(kl, prompts[i].n);
+        double m = median_kl(&e, z, &prompts[i]);
         print_message("%s/%s deployed on %s: median KL %.2g\n", folder, prompts[i].id, b->name, m);
         assert_true(m <= 0.02);
-        free(got);
     }
     by_npz_close(z);
     engine_close(&e);

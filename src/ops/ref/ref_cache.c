@@ -52,20 +52,6 @@ static void previous_token(const by_compress_args *a, int32_t seq, int32_t row, 
     memcpy(s, at + 4 * d, (size_t)d * 4);
 }
 
-static void store_tail(const by_compress_args *a) {
-    int64_t d = a->v.cols;
-    for (int64_t q = 0; q < a->batch.n_seqs; q++) {
-        int32_t r0 = *by_tensor_i32(&a->batch.seq_row0, q), r1 = *by_tensor_i32(&a->batch.seq_row0, q + 1);
-        int32_t slot = *by_tensor_i32(&a->batch.seq_slot, q);
-        for (int32_t r = r1 - r0 > a->tail_len ? r1 - a->tail_len : r0; r < r1; r++) {
-            int32_t pos = *by_tensor_i32(&a->batch.row_pos, r);
-            unsigned char *at = a->tail->ptr + a->tail_off + slot * a->tail_stride + pos % a->tail_len * 8 * d;
-            memcpy(at, by_tensor_row(&a->v, r), (size_t)d * 4);
-            memcpy(at + 4 * d, by_tensor_row(&a->s, r), (size_t)d * 4);
-        }
-    }
-}
-
 by_status by_ref_compress(by_device *dev, const by_compress_args *a, by_err *err) {
     int64_t d = a->v.cols;
     float *w = by_device_scratch(dev, (size_t)d * 5 * 4, err);
@@ -86,7 +72,7 @@ by_status by_ref_compress(by_device *dev, const by_compress_args *a, by_err *err
         by_ref_norm(v1, v1, w, d, a->eps);
         by_row_store(&a->latent, e, v1);
     }
-    if (a->ratio == 2) store_tail(a);
+    if (a->ratio == 2) by_host_store_tail(a);
     return BY_OK;
 }
 
