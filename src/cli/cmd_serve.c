@@ -87,7 +87,7 @@ static int64_t ms_of(double s) { return (int64_t)(s * 1000); }
 
 typedef struct {
     by_engine_flags engine;
-    const char *host, *key_file, *max_body, *store, *data_dir;
+    const char *host, *key_file, *max_body, *store;
     int64_t port, max_connections, output_kib;
     double idle_s, head_s, body_s, write_s, ping_s, answer_s, drain_s, null_rate, null_first_ms;
     by_flag_list names, keys, origins;
@@ -112,7 +112,6 @@ static by_status set_http(by_http_opts *o, const serve_flags *f, by_err *err) {
     o->answer_ms = ms_of(f->answer_s);
     o->drain_ms = ms_of(f->drain_s);
     o->output_bytes = (size_t)f->output_kib << 10;
-    o->data_dir = f->data_dir;
     o->each_token = f->each_token;
     o->vllm_names = f->compat == 1;
     if (f->max_body) {
@@ -187,9 +186,7 @@ static by_status serve(server *s, serve_flags *f, const char **keys, int n_keys,
     SECONDS_FLAG("--answer-timeout", (f).answer_s, 0, "seconds for one answer (default: 0, any)"),                     \
     SECONDS_FLAG("--drain-timeout", (f).drain_s, 0, "seconds for running answers after the first signal (default: 60)"), \
     {.names = "--response-store", .kind = BY_FLAG_STRING, .out = &(f).store,                                           \
-     .help = "memory for stored responses (default: 256M; 0 = none are stored)"},                                      \
-    {.names = "--data-dir", .kind = BY_FLAG_STRING, .out = &(f).data_dir,                                              \
-     .help = "folder for batch files (default: one that is removed at the end)"},                                      \
+     .help = "memory for stored responses, and again for batch files (default: 256M; 0 = none)"},                                      \
     {.names = "--honour-sampling", .kind = BY_FLAG_BOOL, .out = &(f).honour,                                           \
      .help = "keep temperature and top_p as requests have them, also where the vendor's service does not"},            \
     {.names = "--each-token", .kind = BY_FLAG_BOOL, .out = &(f).each_token, .help = "streams have one event per token"}, \

@@ -259,7 +259,7 @@ void by_job_cancel(by_job *j) {
 static void start_call(by_job *j, by_tok_scratch *scratch) {
     const by_http_opts *o = &j->http->opts;
     by_call_opts c = {.api = j->api, .body = by_buf_str(&j->body), .id = j->id, .scratch = scratch,
-                      .as_requested = true, .on_event = on_event, .ctx = j,
+                      .as_requested = !j->background, .whole = j->background, .on_event = on_event, .ctx = j,
                       .usage_place = BY_API_USAGE_OWN_EVENT, .each_token = o->each_token, .store = j->store, .background = j->background,
                       .previous_response_id = j->previous_response_id, .conversation_id = j->conversation_id, .deadline_ms = o->answer_ms,
                       .notify = on_notify, .arg = j};

@@ -150,7 +150,6 @@ struct by_route {
     void (*handle)(by_exchange *ex, by_str id);
     bool open;                 /* needs no key */
     bool early;                /* answers before the model is ready */
-    bool upload;               /* its body is a file */
 };
 
 /* Looks at the head: route, key, limits. The exchange is refused when early_status is set afterwards. */
@@ -176,6 +175,15 @@ void by_handle_conversations(by_exchange *ex, by_str id);
 void by_handle_conversation_get(by_exchange *ex, by_str id);
 void by_handle_conversation_delete(by_exchange *ex, by_str id);
 void by_handle_conversation_items(by_exchange *ex, by_str id);
+void by_handle_upload(by_exchange *ex, by_str id);
+void by_handle_files(by_exchange *ex, by_str id);
+void by_handle_file(by_exchange *ex, by_str id);
+void by_handle_file_content(by_exchange *ex, by_str id);
+void by_handle_file_delete(by_exchange *ex, by_str id);
+void by_handle_batch_create(by_exchange *ex, by_str id);
+void by_handle_batches(by_exchange *ex, by_str id);
+void by_handle_batch(by_exchange *ex, by_str id);
+void by_handle_batch_cancel(by_exchange *ex, by_str id);
 void by_handle_messages(by_exchange *ex, by_str id);
 void by_handle_count_tokens(by_exchange *ex, by_str id);
 void by_handle_tokenize(by_exchange *ex, by_str id);

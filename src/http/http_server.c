@@ -15,7 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "http/http_call.h"
+#include "http/http_files.h"
 
 enum {
     BACKLOG = 1024,
@@ -158,6 +158,7 @@ static by_status open_all(by_http *h, by_err *err) {
     const by_metrics_opts m = {.model_name = "", .block_tokens = 128, .vllm_names = h->opts.vllm_names};
     BY_TRY(by_metrics_create(&h->metrics, &m, err));
     BY_TRY(by_stored_create(&h->stored, h, err));
+    BY_TRY(by_files_create(&h->files, h, err));
     BY_TRY(by_loop_create(&h->loop, err));
     by_loop_set_after(h->loop, after_round, h);
     BY_TRY(by_timer_create(&h->tick, h->loop, on_tick, h, err));
@@ -209,6 +210,7 @@ void by_http_close(by_http *h) {
     by_timer_destroy(h->accept_again);
     by_loop_destroy(h->loop);
     by_stored_destroy(h->stored);
+    by_files_destroy(h->files);
     by_tok_scratch_destroy(h->tok_scratch);
     by_service_close(h->service);
     by_metrics_destroy(h->metrics);

@@ -33,8 +33,7 @@ typedef struct by_http_opts {
     int64_t answer_ms;         /* most time of one answer; 0 = any */
     int64_t drain_ms;          /* most time that running answers get after the first signal */
     size_t output_bytes;       /* unread output of one connection from which on its answer waits */
-    size_t store_bytes;        /* most memory of stored responses; 0 = none are stored */
-    const char *data_dir;      /* for batch files; NULL = a folder that is removed at the end */
+    size_t store_bytes;        /* most memory of stored responses, and of batch files; 0 = none are stored */
     bool each_token;           /* one event per token, where the text allows it */
     bool vllm_names;           /* /metrics: also under the names of vLLM */
     bool catch_signals;        /* SIGTERM and SIGINT begin the end; the second one makes it at once */

@@ -1,6 +1,7 @@
 """The vendors' own Python clients against the bundled model. Argument 1: the program."""
 import json
 import sys
+import time
 
 import anthropic
 import openai
@@ -87,6 +88,34 @@ def openai_responses():
     oai.conversations.delete(c.id)
 
 
+def openai_batches():
+    rows = [{"custom_id": f"r{i}", "method": "POST", "url": "/v1/chat/completions",
+             "body": {"model": "tiny", "messages": SUM, "temperature": 9 if i == 5 else 0, "max_tokens": 20, "stream": i == 6, **OFF}}
+            for i in range(20)]
+    data = "\n".join(json.dumps(r) for r in rows) + "\nnot json\n"
+    f = oai.files.create(file=("in.jsonl", data.encode()), purpose="batch")
+    equal((f.bytes, f.filename, oai.files.content(f.id).read()), (len(data), "in.jsonl", data.encode()))
+    b = oai.batches.create(input_file_id=f.id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"a": "b"})
+    end = time.monotonic() + DEADLINE
+    while b.status == "in_progress" and time.monotonic() < end:
+        time.sleep(0.05)
+        b = oai.batches.retrieve(b.id)
+    equal((b.status, b.request_counts.completed, b.request_counts.failed, b.request_counts.total), ("completed", 19, 2, 21))
+    out = [json.loads(x) for x in oai.files.content(b.output_file_id).text.splitlines()]
+    equal({r["custom_id"] for r in out}, {f"r{i}" for i in range(20) if i != 5})
+    equal({r["response"]["body"]["choices"][0]["message"]["content"] for r in out}, {"17 + 25 = 42."})
+    bad = [json.loads(x) for x in oai.files.content(b.error_file_id).text.splitlines()]
+    equal(sorted((r["custom_id"] or "", bool(r["error"])) for r in bad), [("", True), ("r5", False)])
+    long = {**rows[0], "body": {**rows[0]["body"], "max_tokens": 2000, "ignore_eos": True}}
+    f2 = oai.files.create(file=("b.jsonl", "\n".join(json.dumps({**long, "custom_id": str(i)}) for i in range(40)).encode()), purpose="batch")
+    b2 = oai.batches.create(input_file_id=f2.id, endpoint="/v1/chat/completions", completion_window="24h")
+    oai.files.delete(f2.id)
+    oai.batches.cancel(b2.id)
+    while oai.batches.retrieve(b2.id).status == "cancelling" and time.monotonic() < end:
+        time.sleep(0.05)
+    equal((oai.batches.retrieve(b2.id).status, len(oai.batches.list().data)), ("cancelled", 2))
+
+
 def openai_errors():
     wrong = openai.OpenAI(base_url=oai.base_url, api_key="nope", max_retries=0)
     for call, kind in [(lambda: wrong.models.list(), openai.AuthenticationError),
@@ -131,4 +160,4 @@ def anthropic_messages():
 
 
 if __name__ == "__main__":
-    sys.exit(run([openai_chat, openai_tools_over_turns, openai_completions_and_models, openai_responses, openai_errors, anthropic_messages]))
+    sys.exit(run([openai_chat, openai_tools_over_turns, openai_completions_and_models, openai_responses, openai_batches, openai_errors, anthropic_messages]))

@@ -1,0 +1,329 @@
+/* http_batch.c - batches: the lines of an uploaded file, answered a few at a time beside everything else; results become files. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/limits.h"
+#include "http/http_files.h"
+
+enum { AT_ONCE = 16, LINES_MAX = 50000 };
+
+typedef struct by_batch_run by_batch_run;
+
+typedef struct {
+    by_batch_run *batch; /* NULL = free */
+    by_buf custom_id;
+    by_job *job;
+} slot;
+
+struct by_batch_run {
+    by_batch_run *next;
+    by_http *http;
+    char id[48], input_id[48], output_id[48], error_id[48];
+    const char *endpoint, *status;
+    by_api_kind api;
+    by_buf input, output, errors, metadata; /* input: a copy, since its file may be deleted */
+    size_t at;                              /* of the next line */
+    int32_t n_running, n_total, n_done, n_failed;
+    int64_t created, ended;
+    bool cancelled, pumping;
+    slot slots[AT_ONCE];
+};
+
+static const char *const endpoints[] = {"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/completions"};
+
+void by_batches_free(by_files *f) {
+    for (by_batch_run *b = f->batches, *next; b; b = next) {
+        next = b->next;
+        for (int i = 0; i < AT_ONCE; i++) by_buf_deinit(&b->slots[i].custom_id);
+        by_buf_deinit(&b->input);
+        by_buf_deinit(&b->output);
+        by_buf_deinit(&b->errors);
+        by_buf_deinit(&b->metadata);
+        by_free(b);
+    }
+    f->batches = NULL;
+}
+
+/* ---- result lines ---- */
+
+/* body: the answer or the error object; code: of a line that is no request, then there is no response. */
+static void add_row(by_batch_run *b, by_str custom_id, int status, by_str body, const char *code, const char *message) {
+    by_buf *to = status == 200 ? &b->output : &b->errors;
+    char id[48], request_id[48];
+    snprintf(id, sizeof id, "batch_req_%016llx", (unsigned long long)by_rng_u64(&b->http->rng));
+    snprintf(request_id, sizeof request_id, "req_%016llx", (unsigned long long)by_rng_u64(&b->http->rng));
+    by_json_out o = by_json_out_init(to, BY_JSON_COMPACT);
+    by_json_out_object_begin(&o);
+    by_json_out_key(&o, "id");
+    by_json_out_z(&o, id);
+    by_json_out_key(&o, "custom_id");
+    if (custom_id.len) by_json_out_string(&o, custom_id);
+    else by_json_out_null(&o);
+    by_json_out_key(&o, "response");
+    if (code) {
+        by_json_out_null(&o);
+    } else {
+        by_json_out_object_begin(&o);
+        by_json_out_key(&o, "status_code");
+        by_json_out_int(&o, status);
+        by_json_out_key(&o, "request_id");
+        by_json_out_z(&o, request_id);
+        by_json_out_key(&o, "body");
+        by_json_out_raw(&o, body);
+        by_json_out_object_end(&o);
+    }
+    by_json_out_key(&o, "error");
+    if (code) {
+        by_json_out_object_begin(&o);
+        by_json_out_key(&o, "code");
+        by_json_out_z(&o, code);
+        by_json_out_key(&o, "message");
+        by_json_out_z(&o, message);
+        by_json_out_object_end(&o);
+    } else {
+        by_json_out_null(&o);
+    }
+    by_json_out_object_end(&o);
+    by_buf_push_byte(to, '\n');
+    if (status == 200) b->n_done++;
+    else b->n_failed++;
+}
+
+static void pump(by_batch_run *b);
+
+static void on_ended(void *arg, by_job *job, const by_call_problem *problem, by_str body) {
+    slot *s = arg;
+    by_batch_run *b = s->batch;
+    by_buf error = {0};
+    (void)job;
+    if (problem) by_call_problem_write(&error, problem);
+    add_row(b, by_buf_str(&s->custom_id), problem ? problem->http_status : 200, problem ? by_buf_str(&error) : body, NULL, NULL);
+    by_buf_deinit(&error);
+    s->batch = NULL;
+    s->job = NULL;
+    b->n_running--;
+    pump(b);
+}
+
+/* ---- lines ---- */
+
+static void start_line(by_batch_run *b, by_str line) {
+    by_arena arena;
+    by_json row;
+    by_err err;
+    const by_json_opts json = {.depth_max = BY_LIMIT_REQUEST_DEPTH + 1, .bytes_max = BY_LIMIT_REQUEST_BYTES};
+    by_buf body = {0};
+    by_arena_init(&arena, BY_MEM_HTTP);
+    bool ok = by_json_parse(&row, &arena, line, &json, &err) == BY_OK;
+    const by_json *id = ok ? by_json_get(&row, "custom_id") : NULL, *method = ok ? by_json_get(&row, "method") : NULL;
+    const by_json *url = ok ? by_json_get(&row, "url") : NULL, *v = ok ? by_json_get(&row, "body") : NULL;
+    by_str custom_id = by_json_is(id, BY_JSON_STRING) ? id->v.s : (by_str){0};
+    const char *wrong = !ok ? err.msg : !custom_id.len ? "custom_id: want a text that is not empty"
+                        : !by_json_is(method, BY_JSON_STRING) || !by_str_eqz(method->v.s, "POST") ? "method: want \"POST\""
+                        : !by_json_is(url, BY_JSON_STRING) || !by_str_eqz(url->v.s, b->endpoint) ? "url: want the batch's endpoint"
+                        : !by_json_is(v, BY_JSON_OBJECT) ? "body: want an object" : NULL;
+    if (wrong) {
+        add_row(b, custom_id, 400, (by_str){0}, "invalid_line", wrong);
+    } else {
+        slot *s = b->slots;
+        while (s->batch) s++;
+        s->batch = b;
+        by_buf_clear(&s->custom_id);
+        by_buf_push_str(&s->custom_id, custom_id);
+        by_json_write(&body, v, BY_JSON_COMPACT);
+        b->n_running++;
+        by_job_opts o = {.api = b->api, .body = by_buf_str(&body), .background = true,
+                         .hooks = {.ended = on_ended, .arg = s, .whole = true}};
+        by_job_start(b->http, NULL, &o, &s->job);
+    }
+    by_buf_deinit(&body);
+    by_arena_deinit(&arena);
+}
+
+static void keep_result(by_batch_run *b, by_buf *data, const char *name, char id[48]) {
+    if (!data->len) return;
+    by_file *f = by_files_add(b->http->files, "batch_output", by_str_z(name), data);
+    if (f) snprintf(id, 48, "%s", f->id);
+}
+
+static void finish(by_batch_run *b) {
+    bool lost = b->output.failed || b->errors.failed;
+    keep_result(b, &b->output, "output.jsonl", b->output_id);
+    keep_result(b, &b->errors, "errors.jsonl", b->error_id);
+    by_buf_deinit(&b->input);
+    b->input = (by_buf){0};
+    b->ended = (int64_t)time(NULL);
+    b->status = lost ? "failed" : b->cancelled ? "cancelled" : "completed";
+}
+
+static by_str next_line(by_batch_run *b) {
+    while (b->at < b->input.len) {
+        by_str rest = by_str_skip(by_buf_str(&b->input), b->at);
+        const char *eol = memchr(rest.ptr, '\n', rest.len);
+        by_str line = by_str_take(rest, eol ? (size_t)(eol - rest.ptr) : rest.len);
+        b->at += line.len + (eol != NULL);
+        while (line.len && strchr(" \t\r", line.ptr[line.len - 1])) line.len--;
+        if (line.len) return line;
+    }
+    return (by_str){0};
+}
+
+/* Starts lines as long as there is room; ends the batch behind the last one. */
+static void pump(by_batch_run *b) {
+    if (b->pumping || b->ended) return;
+    b->pumping = true;
+    bool more = !b->cancelled && !b->http->draining;
+    while (more && b->n_running < AT_ONCE) {
+        by_str line = next_line(b);
+        more = line.len > 0;
+        if (more) start_line(b, line);
+    }
+    b->pumping = false;
+    if (b->n_running == 0) finish(b);
+}
+
+/* ---- answers ---- */
+
+static void put_time(by_json_out *o, const char *key, int64_t t) {
+    by_json_out_key(o, key);
+    if (t) by_json_out_int(o, t);
+    else by_json_out_null(o);
+}
+
+static void put_id(by_json_out *o, const char *key, const char *id) {
+    by_json_out_key(o, key);
+    by_json_out_z(o, id[0] ? id : NULL);
+}
+
+static void write_batch(by_json_out *o, const by_batch_run *b) {
+    by_json_out_object_begin(o);
+    put_id(o, "id", b->id);
+    put_id(o, "object", "batch");
+    put_id(o, "endpoint", b->endpoint);
+    put_id(o, "errors", "");
+    put_id(o, "input_file_id", b->input_id);
+    put_id(o, "completion_window", "24h");
+    put_id(o, "status", b->ended ? b->status : b->cancelled ? "cancelling" : "in_progress");
+    put_id(o, "output_file_id", b->output_id);
+    put_id(o, "error_file_id", b->error_id);
+    put_time(o, "created_at", b->created);
+    put_time(o, "in_progress_at", b->created);
+    put_time(o, "expires_at", 0);
+    put_time(o, "finalizing_at", b->ended);
+    put_time(o, "completed_at", b->cancelled ? 0 : b->ended);
+    put_time(o, "failed_at", 0);
+    put_time(o, "cancelled_at", b->cancelled ? b->ended : 0);
+    by_json_out_key(o, "request_counts");
+    by_json_out_object_begin(o);
+    by_json_out_key(o, "total");
+    by_json_out_int(o, b->n_total);
+    by_json_out_key(o, "completed");
+    by_json_out_int(o, b->n_done);
+    by_json_out_key(o, "failed");
+    by_json_out_int(o, b->n_failed);
+    by_json_out_object_end(o);
+    by_json_out_key(o, "metadata");
+    if (b->metadata.len) by_json_out_raw(o, by_buf_str(&b->metadata));
+    else by_json_out_null(o);
+    by_json_out_object_end(o);
+}
+
+static void reply_batch(by_exchange *ex, const by_batch_run *b) {
+    by_buf out = {0};
+    by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
+    write_batch(&o, b);
+    by_reply_json(ex, 200, by_buf_str(&out));
+    by_buf_deinit(&out);
+}
+
+static by_batch_run *find_or_404(by_exchange *ex, by_str id) {
+    for (by_batch_run *b = ex->http->files->batches; b; b = b->next)
+        if (by_str_eqz(id, b->id)) return b;
+    by_reply_error(ex, 404, "batch_not_found", "batch '%.*s' does not exist", BY_STR_ARG(by_str_take(id, 100)));
+    return NULL;
+}
+
+void by_handle_batch(by_exchange *ex, by_str id) {
+    by_batch_run *b = find_or_404(ex, id);
+    if (b) reply_batch(ex, b);
+}
+
+void by_handle_batch_cancel(by_exchange *ex, by_str id) {
+    by_batch_run *b = find_or_404(ex, id);
+    if (!b) return;
+    if (!b->ended) {
+        b->cancelled = true;
+        for (int i = 0; i < AT_ONCE; i++)
+            if (b->slots[i].batch && b->slots[i].job) by_job_cancel(b->slots[i].job);
+        pump(b);
+    }
+    reply_batch(ex, b);
+}
+
+void by_handle_batches(by_exchange *ex, by_str id) {
+    by_buf out = {0};
+    (void)id;
+    by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
+    by_json_out_object_begin(&o);
+    put_id(&o, "object", "list");
+    by_json_out_key(&o, "data");
+    by_json_out_array_begin(&o);
+    for (const by_batch_run *b = ex->http->files->batches; b; b = b->next) write_batch(&o, b);
+    by_json_out_array_end(&o);
+    by_json_out_key(&o, "has_more");
+    by_json_out_bool(&o, false);
+    by_json_out_object_end(&o);
+    by_reply_json(ex, 200, by_buf_str(&out));
+    by_buf_deinit(&out);
+}
+
+static int32_t count_lines(by_str s) {
+    int32_t n = 0;
+    bool text = false;
+    for (size_t i = 0; i < s.len && n <= LINES_MAX; i++) {
+        if (s.ptr[i] == '\n') text = false;
+        else if (!text && !strchr(" \t\r", s.ptr[i])) text = true, n++;
+    }
+    return n;
+}
+
+void by_handle_batch_create(by_exchange *ex, by_str id) {
+    by_http *h = ex->http;
+    by_json body;
+    (void)id;
+    if (by_json_parse(&body, &ex->arena, by_buf_str(&ex->body), NULL, NULL) < 0 || body.type != BY_JSON_OBJECT) {
+        by_reply_error(ex, 400, NULL, "the body must be a JSON object");
+        return;
+    }
+    const by_json *file = by_json_get(&body, "input_file_id"), *endpoint = by_json_get(&body, "endpoint");
+    const by_json *metadata = by_json_get(&body, "metadata");
+    by_file *f = by_json_is(file, BY_JSON_STRING) ? by_files_find(h->files, file->v.s) : NULL;
+    int api = 0;
+    while (api < 4 && !(by_json_is(endpoint, BY_JSON_STRING) && by_str_eqz(endpoint->v.s, endpoints[api]))) api++;
+    int32_t n = f ? count_lines(by_buf_str(&f->data)) : 0;
+    if (!f) by_reply_error(ex, 400, "file_not_found", "input_file_id: no such file");
+    else if (api == 4) by_reply_error(ex, 400, NULL, "endpoint: want /v1/chat/completions, /v1/responses, /v1/messages or /v1/completions");
+    else if (n == 0 || n > LINES_MAX) by_reply_error(ex, 400, NULL, "input_file_id: the file has %s lines", n ? "too many" : "no");
+    if (ex->done) return;
+    by_batch_run *b = by_alloc_zero(BY_MEM_HTTP, sizeof *b);
+    if (!b || !by_buf_push_str(&b->input, by_buf_str(&f->data))) {
+        by_free(b);
+        by_reply_error(ex, 503, "out_of_memory", "out of memory for a batch");
+        return;
+    }
+    b->http = h;
+    b->api = (by_api_kind)api;
+    b->endpoint = endpoints[api];
+    b->n_total = n;
+    b->created = (int64_t)time(NULL);
+    snprintf(b->id, sizeof b->id, "batch_%016llx%08llx", (unsigned long long)by_rng_u64(&h->rng),
+             (unsigned long long)(by_rng_u64(&h->rng) >> 32));
+    snprintf(b->input_id, sizeof b->input_id, "%s", f->id);
+    if (by_json_is(metadata, BY_JSON_OBJECT)) by_json_write(&b->metadata, metadata, BY_JSON_COMPACT);
+    b->next = h->files->batches;
+    h->files->batches = b;
+    pump(b);
+    reply_batch(ex, b);
+}
