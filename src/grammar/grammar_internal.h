@@ -228,6 +228,7 @@ struct by_gr {
     uint64_t absorb_sig[BY_GR_ABSORB_SLOTS];
     uint8_t absorb_n[BY_GR_ABSORB_SLOTS]; /* for so many characters; 255 = for ever */
     bool absorb_ended[BY_GR_ABSORB_SLOTS]; /* looking further finds no more */
+    bool absorb_last[BY_GR_ABSORB_SLOTS];  /* and nothing of the groups can follow */
     by_gr_term set_of[BY_GR_SET_SLOTS]; /* the same for sets of single characters */
     uint64_t set_multi[BY_GR_SET_SLOTS];
     uint32_t *work; /* [words] scratch */

@@ -12,7 +12,7 @@
 #define MASK_BYTES_MAX                                                                                                 \
     ((size_t)64 << 20)         /* kept masks of one grammar; beyond, all are dropped and made again on demand */
 #define SPARSE_MAX 1500u       /* a list of that many ids is written faster than 16 KB are copied */
-#define RUN_MIN    4u          /* shorter runs are walked */
+#define RUN_MIN    2u          /* shorter runs are walked */
 #define PURE       0x80000000u /* stack flag: only absorbed bytes on the path, so the base set covers it */
 
 typedef struct {
@@ -25,6 +25,7 @@ typedef struct {
     uint32_t depth;
     uint64_t base_sig; /* what the base set of this walk covers: tokens of these groups with at most base_n characters */
     uint32_t base_n;
+    bool base_last; /* behind base_n of them no character of these groups can come */
     by_gr_term marked; /* the state whose mask is made: tokens that meet a MARK are tried on it */
 } walker;
 
@@ -193,26 +194,36 @@ typedef struct {
     uint64_t sig; /* any n characters of these groups are taken, and more can follow */
     uint32_t n;   /* FOREVER: any number */
     bool ended;   /* no longer run exists */
+    bool last;    /* behind the n characters no other of these groups can come */
 } run;
 #define FOREVER 255u
 
 static run find_run(walker *w, by_gr_term t, uint32_t want);
 
+/* Can no character of the groups come in state t? */
+static bool refuses(by_gr *g, by_gr_term t, uint64_t sig) {
+    const by_gr_row *row = by_gr_row_of(g, t);
+    for (unsigned i = 0; i < row->n; i++)
+        for (unsigned b = row->r[i].lo; b <= row->r[i].hi; b++)
+            if (b >= 0x80 || sig >> g->vocab->group[b] & 1) return false;
+    return true;
+}
+
 /* A state that counts goes on to another one for every character of a group; the run is as long as that repeats. */
 static run follow(walker *w, by_gr_term t, uint32_t want) {
     by_gr *g = w->g;
-    const run none = {0, 0, true};
+    const run none = {.ended = true};
     by_gr_term to = common_target(g, t);
-    if (to == t) return (run){step_sig(g, t, t), FOREVER, true};
+    if (to == t) return (run){step_sig(g, t, t), FOREVER, true, false};
     if (to <= BY_GR_EPS || g->nodes[to].flags & BY_GR_F_UNIQ || by_gr_nullable(g, to)) return none;
     if (g->nodes[to].kind == BY_GR_K_MARK || g->nodes[to].kind == BY_GR_K_CLOSE) return none;
     uint64_t sig = step_sig(g, t, to);
     if (!sig) return none;
-    if (want <= 1) return (run){sig, 1, false};
+    if (want <= 1) return (run){sig, 1, false, false};
     run rest = find_run(w, to, want - 1);
     uint64_t both = sig & rest.sig;
-    if (!rest.n || __builtin_popcountll(both) * 2 < __builtin_popcountll(sig)) return (run){sig, 1, true};
-    return (run){both, rest.n == FOREVER ? FOREVER : rest.n + 1, rest.ended};
+    if (!rest.n || __builtin_popcountll(both) * 2 < __builtin_popcountll(sig)) return (run){sig, 1, true, refuses(g, to, sig)};
+    return (run){both, rest.n == FOREVER ? FOREVER : rest.n + 1, rest.ended, rest.last};
 }
 
 /* The run of a state, remembered; at least `want` characters are looked at. A sequence whose head cannot be empty runs as its head
@@ -227,8 +238,9 @@ static run find_run(walker *w, by_gr_term t, uint32_t want) {
         g->absorb_sig[k] = r.sig;
         g->absorb_n[k] = (uint8_t)r.n;
         g->absorb_ended[k] = r.ended;
+        g->absorb_last[k] = r.last;
     }
-    return (run){g->absorb_sig[k], g->absorb_n[k], g->absorb_ended[k]};
+    return (run){g->absorb_sig[k], g->absorb_n[k], g->absorb_ended[k], g->absorb_last[k]};
 }
 
 /* ---- the walk ---- */
@@ -255,6 +267,18 @@ static by_gr_term resolve(walker *w, const by_gv_node *n, by_gr_term t) {
     return t;
 }
 
+/* Does a byte belong to a character that the base set covers? Behind the first byte of one that does, all do. */
+static bool in_base(const walker *w, uint8_t b) {
+    static const uint8_t with_spaces[] = {0xc2, 0xe1, 0xe2, 0xe3, 0xef};
+    if (b < 0x80) return w->base_sig >> w->v->group[b] & 1;
+    if (b < 0xc0) return true;
+    if (b < 0xc2 || b > 0xf4 || !(w->base_sig >> by_gv_multi_group(b) & 1)) return false;
+    if (w->base_sig >> BY_GV_SPACES & 1) return true;
+    for (unsigned i = 0; i < sizeof with_spaces; i++)
+        if (b == with_spaces[i]) return false;
+    return true;
+}
+
 /* One child reached in state t. */
 static inline void visit(walker *w, uint32_t child, by_gr_term t, bool pure) {
     const by_gv_node *n = &w->v->nodes[child];
@@ -266,12 +290,12 @@ static inline void visit(walker *w, uint32_t child, by_gr_term t, bool pure) {
     if (n->n_child == 0 || t == BY_GR_EPS) return;
     if (pure) { /* a byte that loops although its group as a whole does not is not in the base set */
         uint8_t b = w->v->byte[child];
-        pure = b < 0x80 && w->base_sig >> w->v->group[b] & 1 && n->depth <= w->base_n;
+        pure = n->chars <= w->base_n && in_base(w, b);
     }
     if (!nullable && !(n->sig & BY_GV_BAD) && w->g->nodes[t].kind != BY_GR_K_MARK) {
-        if (pure && !(n->sig & ~w->base_sig) && (w->base_n == FOREVER || n->depth + n->height <= w->base_n)) return;
-        run r = find_run(w, t, n->height < BY_GV_FIT_MAX ? n->height : BY_GV_FIT_MAX);
-        if (r.sig && !(n->sig & ~r.sig) && (r.n == FOREVER || n->height <= r.n)) {
+        if (pure && !(n->sig & ~w->base_sig) && (w->base_n == FOREVER || w->base_last || n->chars + n->below <= w->base_n)) return;
+        run r = find_run(w, t, n->below < BY_GV_FIT_MAX ? n->below : BY_GV_FIT_MAX);
+        if (r.sig && !(n->sig & ~r.sig) && (r.n == FOREVER || n->below <= r.n)) {
             take_subtree(w, n);
             return;
         }
@@ -334,6 +358,7 @@ static void walk_root(walker *w, by_gr_term t) {
     if (no_memory) by_gr_fail(w->g, BY_ENOMEM, "grammar: out of memory");
     w->base_sig = r.sig;
     w->base_n = r.n == FOREVER || r.n < BY_GV_FIT_MAX ? r.n : BY_GV_FIT_MAX;
+    w->base_last = r.last && r.n <= BY_GV_FIT_MAX;
     if (base && r.n == FOREVER) {
         or_bits(w->bits, base, w->v->words);
     } else if (base) {

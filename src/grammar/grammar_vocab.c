@@ -126,25 +126,30 @@ static by_status build_trie(by_grammar_vocab *v, const entry *e, uint32_t n, by_
 
 /* What occurs at and below node c when its byte, or one above it, opened a character (lead) that needs more continuation bytes; cp:
  * its bits so far. A token that ends inside the character counts with its group. */
-static uint64_t multi_sig(const by_grammar_vocab *v, uint32_t c, unsigned lead, uint32_t cp, unsigned need, unsigned lo, unsigned hi) {
+static uint64_t multi_sig(by_grammar_vocab *v, uint32_t c, unsigned lead, uint32_t cp, unsigned need, unsigned lo, unsigned hi) {
     uint64_t sig = 0;
-    const by_gv_node *n = &v->nodes[c];
+    by_gv_node *n = &v->nodes[c];
     if (n->tok) sig |= 1ull << by_gv_multi_group(lead);
     for (uint32_t k = n->first; k < n->first + n->n_child; k++) {
-        if (v->byte[k] < lo || v->byte[k] > hi) return BY_GV_BAD;
+        if (v->byte[k] < lo || v->byte[k] > hi) return n->sig = BY_GV_BAD;
         uint32_t next = cp << 6 | (v->byte[k] & 0x3fu);
         if (need == 1) sig |= 1ull << multi_group(lead, next) | v->nodes[k].sig;
         else sig |= multi_sig(v, k, lead, next, need - 1, 0x80, 0xbf);
     }
-    return sig;
+    return n->sig = sig;
 }
 
 static void sign_trie(by_grammar_vocab *v, const uint8_t group[128]) {
+    for (uint32_t i = 0; i < v->n_nodes; i++)
+        for (uint32_t c = v->nodes[i].first; c < v->nodes[i].first + v->nodes[i].n_child; c++)
+            v->nodes[c].chars = (uint8_t)(v->nodes[i].chars + ((v->byte[c] & 0xc0) != 0x80));
     for (uint32_t i = v->n_nodes; i-- > 0;) { /* children stand behind their parents */
         by_gv_node *n = &v->nodes[i];
         for (uint32_t c = n->first; c < n->first + n->n_child; c++) {
             uint8_t b = v->byte[c];
             if (v->nodes[c].height + 1 > n->height) n->height = (uint8_t)(v->nodes[c].height + 1);
+            unsigned below = v->nodes[c].below + (unsigned)((b & 0xc0) != 0x80);
+            if (below > n->below) n->below = (uint8_t)below;
             if (b < 0x80)
                 n->sig |= 1ull << group[b] | v->nodes[c].sig;
             else if (b < 0xc2 || b > 0xf4)

@@ -18,9 +18,10 @@ typedef struct by_gv_node {
     uint32_t first;          /* first child */
     uint32_t tok;            /* 1 + id of the token that ends here, 0 = none */
     uint32_t tok_lo, tok_hi; /* the tokens at and below: order[tok_lo..tok_hi) */
-    uint64_t sig;            /* byte groups that occur below, read from here as UTF-8 */
+    uint64_t sig;            /* byte groups that occur below, read as UTF-8; inside a character: that of the character too */
     uint16_t n_child;
-    uint8_t height, depth;
+    uint8_t height, depth; /* bytes below and above */
+    uint8_t chars, below;  /* characters above (a begun one counts) and below */
 } by_gv_node;
 
 /* A place in the trie where a JSON string that was open before the token has just been closed. */
