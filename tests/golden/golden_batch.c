@@ -146,7 +146,8 @@ static bool same(const by_json *a, const by_json *b) {
 }
 
 /* In exact numerics every text is certain (the smallest lead of a winner is 0.086). In deployed numerics the texts that the
- * reference calls firm are not: on this machine AVX-512 sums turn one of 24 at a lead of 2.8, AVX2 sums turn none. */
+ * reference calls firm are not: AVX-512 sums turn one of 24, AVX2 sums turn none; docs/numerics.md, "How far rounding
+ * carries", shows why that is rounding. */
 static void compare(const text_case *c, const by_json *row, int *n_bad) {
     const by_json *response = member(row, "response"), *body = member(response, "body");
     if (member(response, "status_code")->v.i != 200) fail_msg("%s: status %d", c->id, (int)member(response, "status_code")->v.i);
