@@ -192,11 +192,12 @@ void by_engine_place_drafts(by_engine *e, by_job *job) {
     }
 }
 
-by_status by_engine_propose(by_engine *e, by_job *job) {
+/* Without memory, or with draft logits that are no numbers, nobody gets drafts this time: the tokens of the job stand without them. */
+void by_engine_propose(by_engine *e, by_job *job) {
     int32_t n = 0;
     if (job->n_samples > e->cap_targets) {
         by_spec_target *fresh = by_realloc(BY_MEM_REQUEST, e->targets, by_mul_size((size_t)job->n_samples, sizeof *fresh));
-        if (!fresh) return BY_FAIL(&job->err, BY_ENOMEM, "out of memory for drafts");
+        if (!fresh) return;
         e->targets = fresh;
         e->cap_targets = job->n_samples;
     }
@@ -209,14 +210,13 @@ by_status by_engine_propose(by_engine *e, by_job *job) {
         by_draft_seq at = {.slot = q->slot, .token = s->tokens[s->n_known - 1], .position = s->n_known - 1, .from = from};
         e->targets[n++] = (by_spec_target){.seq = at, .law = &s->law, .n_out = (int32_t)(s->n_known - s->n_prompt), .drafts = &s->drafts};
     }
-    if (n == 0) return BY_OK;
-    BY_TRY(by_spec_propose(&e->spec, e->runner, e->targets, n, e->n_drafts, &job->err));
+    by_err err;
+    if (n == 0 || by_spec_propose(&e->spec, e->runner, e->targets, n, e->n_drafts, &err) < 0) return;
     for (int32_t k = 0; k < job->n_samples; k++) {
         by_sample_job *q = &job->samples[k];
         q->n_proposed = q->seq->drafts.n;
         for (int32_t j = 0; j < q->n_proposed; j++) q->conf[j] = by_spec_confidence(q->seq->drafts.conf[j], e->opts.draft_temperature[j]);
     }
-    return BY_OK;
 }
 
 /* ---- what came of them (scheduler) ---- */

@@ -290,7 +290,7 @@ by_status by_seq_advance(by_seq *s, int32_t token, bool *complete, by_err *err);
 int32_t by_engine_draft_rows(void *ctx, const struct by_plan *plan, int32_t most);
 bool by_engine_plan_proposals(by_engine *e); /* whether the job being made proposes */
 void by_engine_place_drafts(by_engine *e, by_job *job);
-by_status by_engine_propose(by_engine *e, by_job *job);
+void by_engine_propose(by_engine *e, by_job *job);
 void by_engine_note_drafts(by_engine *e, const by_job *job);
 /* init: n_drafts and memory, before the caches are laid out. measure: the cost curve, before anybody uses runner and caches. */
 by_status by_engine_drafts_init(by_engine *e, by_err *err);

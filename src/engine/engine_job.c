@@ -268,6 +268,6 @@ void by_engine_run_job(by_engine *e, by_job *job) {
     miss_snapshots(job);
     run_moves(e, &job->after, job);
     int64_t t0 = by_clock_ns();
-    if (job->status == BY_OK && job->drafts) job->status = by_engine_propose(e, job);
+    if (job->status == BY_OK && job->drafts) by_engine_propose(e, job);
     job->draft_ms = ms_since(t0);
 }
