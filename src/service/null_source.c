@@ -13,6 +13,7 @@
 enum {
     TICK_US_MIN = 100,  /* the thread looks at its requests this often, or eight times per token */
     TICK_US_MAX = 5000,
+    AT_ONCE = 256,      /* events without a pause, like the engine's queue of a request */
     CHOICES_MAX = 64
 };
 
@@ -34,7 +35,7 @@ struct by_null_request {
     by_request_opts opts;
     by_request_info info;
     int64_t n_told;     /* tokens per choice whose coming was notified */
-    int32_t n_open;
+    int32_t n_open, n_burst;
     struct {
         int32_t n_given;
         bool ended, aborted, stop;
@@ -185,13 +186,18 @@ by_status by_null_next(by_null_request *r, by_event *ev, int64_t timeout_ms) {
     int64_t begin = now_us();
     for (;;) {
         if (r->n_open == 0) return BY_END;
+        if (r->n_burst >= AT_ONCE && timeout_ms == 0 && r->opts.notify) { /* the reader looks after itself, then comes again */
+            r->n_burst = 0;
+            r->opts.notify(r->opts.arg);
+            return BY_AGAIN;
+        }
         int64_t now = now_us(), next = INT64_MAX;
         for (int32_t k = 0; k < r->opts.n; k++) {
-            if (give(r, k, now, ev)) return BY_OK;
+            if (give(r, k, now, ev)) return r->n_burst++, BY_OK;
             int64_t due = r->choices[k].ended ? INT64_MAX : due_us(r, r->choices[k].n_given);
             if (due < next) next = due;
         }
-        if (timeout_ms >= 0 && next - begin > timeout_ms * 1000) return BY_AGAIN;
+        if (timeout_ms >= 0 && next - begin > timeout_ms * 1000) return r->n_burst = 0, BY_AGAIN;
         struct timespec ts = {.tv_sec = (next - now) / 1000000, .tv_nsec = (next - now) % 1000000 * 1000};
         nanosleep(&ts, NULL);
     }
