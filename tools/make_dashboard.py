@@ -67,6 +67,15 @@ ROWS = [
             (rate("output_tokens_total") + " / " + rate("requests_finished_total"), "output, mean"),
             (rate("reasoning_tokens_total") + " / " + rate("requests_finished_total"), "of it reasoning")]),
     ]),
+    ("Drafts", [
+        ("timeseries", "Accepted of those verified", "percentunit", 8, [
+            (rate("draft_accepted_tokens_total") + " / " + rate("draft_tokens_total"), "all"),
+            (rate("draft_position_accepted_total", "position") + " / " + rate("draft_position_tokens_total", "position"), "place {{position}}")]),
+        ("timeseries", "Tokens of a decode step", "short", 8, [
+            ("1 + " + rate("draft_accepted_tokens_total") + " / " + rate("draft_steps_total"), "mean")]),
+        ("timeseries", "Draft tokens/s", "short", 8, [(rate("draft_proposed_tokens_total"), "proposed"), (rate("draft_tokens_total"), "verified"),
+                                                      (rate("draft_accepted_tokens_total"), "accepted")]),
+    ]),
     ("Cache and memory", [
         ("timeseries", "Cache blocks", "short", 8, [(total("kv_blocks_used"), "in use"), (total("kv_blocks_keyed"), "can be found"),
                                                     (total("kv_blocks"), "all")]),

@@ -174,6 +174,7 @@ static void put_requests(by_json_out *o, const by_load_result *r) {
     for (int64_t i = 0; i < r->n_records; i++) {
         const by_load_record *x = &r->records[i];
         by_json_out_object_begin(o);
+        put(o, "due_s", (double)x->due_us * 1e-6);
         put(o, "sent_s", (double)x->sent_us * 1e-6);
         put(o, "ttft_ms", ttft_of(x));
         put(o, "tpot_ms", tpot_of(x));

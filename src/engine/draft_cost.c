@@ -177,6 +177,7 @@ by_status by_cost_measure(by_draft_cost_model *m, by_runner *runner, by_kv *kv, 
     int32_t n = by_kv_n_slots(kv) < max_rows ? by_kv_n_slots(kv) : max_rows;
     if (n > m->max_seqs) n = m->max_seqs; /* there are more slots than a step has sequences */
     if (by_kv_block_mem(kv) && by_kv_n_blocks(kv) < n) n = by_kv_n_blocks(kv);
+    if (n > m->max_seqs) n = m->max_seqs; /* there are more slots than a step has sequences */
     trial t = {.runner = runner, .kv = kv};
     t.seqs = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)n, sizeof *t.seqs));
     t.steps = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)n, sizeof *t.steps));

@@ -147,12 +147,22 @@ static void write_responses(by_metrics *m, by_buf *out) {
       s->n_replayed_rows)                                                                                              \
     X("snapshots_total", counter, "Window snapshots taken.", s->n_snapshots)                                           \
     X("snapshot_hits_total", counter, "Prefix hits that used a snapshot.", s->n_snapshot_hits)                         \
+    X("draft_steps_total", counter, "Decode steps of sequences, drafted or not.", s->draft.n_steps)                    \
+    X("draft_proposed_tokens_total", counter, "Draft tokens proposed.", s->draft.n_proposed)                           \
+    X("draft_tokens_total", counter, "Draft tokens verified.", s->draft.n_verified)                                    \
+    X("draft_accepted_tokens_total", counter, "Draft tokens accepted.", s->draft.n_accepted)                           \
     X("kv_blocks", gauge, "Cache blocks there are.", s->blocks_total)                                                  \
     X("kv_blocks_used", gauge, "Cache blocks held by sequences.", s->blocks_used)                                      \
     X("kv_blocks_keyed", gauge, "Cache blocks that a later prompt can find.", s->blocks_keyed)                         \
     X("state_slots", gauge, "State slots there are.", s->slots_total)                                                  \
     X("state_slots_used", gauge, "State slots held.", s->slots_used)                                                   \
     X("host_state_bytes", gauge, "Host memory of swapped sequences and snapshots.", s->host_bytes)
+
+static void put_positions(by_buf *out, const char *full, const char *help, const uint64_t n[BY_ENGINE_DRAFTS_MAX]) {
+    by_metrics_put_head(out, full, "counter", help);
+    for (int i = 0; i < BY_ENGINE_DRAFTS_MAX; i++)
+        if (i == 0 || n[i]) by_buf_printf(out, "%s{position=\"%d\"} %" PRIu64 "\n", full, i + 1, n[i]);
+}
 
 static void write_engine(by_buf *out, const by_engine_stats *s) {
 #define ROW(name, type, help, value)                                                                                   \
@@ -163,10 +173,15 @@ static void write_engine(by_buf *out, const by_engine_stats *s) {
     by_metrics_put_head(out, "bathyc_kv_usage_ratio", "gauge", "Cache blocks held by sequences, of all: 0 to 1.");
     by_metrics_put_double(out, "bathyc_kv_usage_ratio", "",
                           s->blocks_total > 0 ? (double)s->blocks_used / s->blocks_total : 0);
+    put_positions(out, "bathyc_draft_position_tokens_total", "Draft tokens verified, by place in their block from 1.",
+                  s->draft.verified);
+    put_positions(out, "bathyc_draft_position_accepted_total", "Draft tokens accepted, by place in their block from 1.",
+                  s->draft.accepted);
     by_metrics_put_head(out, "bathyc_engine_seconds_total", "counter",
-                        "Time of the engine: planning, the device in steps, idle.");
+                        "Time of the engine: planning, the device in steps (draft is a part of it), idle.");
     by_metrics_put_double(out, "bathyc_engine_seconds_total", "part=\"plan\"", s->plan_s);
     by_metrics_put_double(out, "bathyc_engine_seconds_total", "part=\"device\"", s->device_s);
+    by_metrics_put_double(out, "bathyc_engine_seconds_total", "part=\"draft\"", s->draft.draft_s); /* inside device */
     by_metrics_put_double(out, "bathyc_engine_seconds_total", "part=\"wait\"", s->wait_s);
 }
 

@@ -57,6 +57,18 @@ static void write_histograms(by_metrics *m, by_buf *out, const char *labels) {
     }
 }
 
+/* A draft is one proposal of several tokens; only steps that verified any have one. */
+static void write_drafts(by_buf *out, const char *labels, const by_draft_stats *d) {
+    const char *full = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
+    put_counter(out, "vllm:spec_decode_num_drafts_total", labels, d->verified[0], "Drafts verified.");
+    put_counter(out, "vllm:spec_decode_num_draft_tokens_total", labels, d->n_verified, "Draft tokens verified.");
+    put_counter(out, "vllm:spec_decode_num_accepted_tokens_total", labels, d->n_accepted, "Draft tokens accepted.");
+    by_metrics_put_head(out, full, "counter", "Draft tokens accepted, by place in the draft.");
+    for (int i = 0; i < BY_ENGINE_DRAFTS_MAX; i++)
+        if (i == 0 || d->accepted[i])
+            by_buf_printf(out, "%s{%s,position=\"%d\"} %" PRIu64 "\n", full, labels, i, d->accepted[i]);
+}
+
 static void write_engine(by_metrics *m, by_buf *out, const char *labels, const by_engine_stats *s) {
     double usage = s->blocks_total > 0 ? (double)s->blocks_used / s->blocks_total : 0;
     put_gauge(out, "vllm:num_requests_running", labels, s->sched.n_running, "Requests running.");
@@ -75,6 +87,7 @@ static void write_engine(by_metrics *m, by_buf *out, const char *labels, const b
     put_counter(out, "vllm:gpu_prefix_cache_queries_total", labels, s->n_hit_tokens + computed,
                 "Tokens looked up (older name).");
     put_counter(out, "vllm:gpu_prefix_cache_hits_total", labels, s->n_hit_tokens, "Tokens found (older name).");
+    write_drafts(out, labels, &s->draft);
     by_metrics_put_head(out, "vllm:cache_config_info", "gauge", "1; the cache's shape is in the labels.");
     by_buf_printf(out,
                   "vllm:cache_config_info{block_size=\"%" PRId32 "\",num_gpu_blocks=\"%" PRId32 "\",engine=\"0\"} 1\n",

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 
+import http_support
+
 PROGRAM, SOURCE, FOLDER = sys.argv[1:4]
 PROMPT = {"model": "tiny", "stream": True, "max_tokens": 40, "ignore_eos": True, "messages": [{"role": "user", "content": "Hello"}]}
 
@@ -31,17 +33,16 @@ def until(condition, what, seconds=60):
         time.sleep(0.05)
 
 
-def under_systemd(port):
+def under_systemd():
     """READY=1 once the first token is possible, WATCHDOG=1 faster than asked for. Returns the process and what it has said."""
     path = f"{FOLDER}/notify"
     box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     box.bind(path)
     box.settimeout(120)
-    server = subprocess.Popen([PROGRAM, "serve", "--port", str(port), "--ram", "512M", "--max-num-seqs", "8"],
-                              stderr=subprocess.DEVNULL, env=os.environ | {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "2000000"})
+    served = http_support.Server("--max-num-seqs", "8", env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "2000000"}, wait=False)
     while b"READY=1" not in box.recv(4096).split(b"\n"):  # signs of life may come before
         pass
-    with socket.create_connection(("127.0.0.1", port), 10) as c:
+    with socket.create_connection(("127.0.0.1", served.port), 10) as c:
         c.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert c.recv(100).startswith(b"HTTP/1.1 200")
     times = [time.monotonic()]
@@ -49,7 +50,7 @@ def under_systemd(port):
         assert box.recv(4096) == b"WATCHDOG=1"
         times.append(time.monotonic())
     assert max(b - a for a, b in zip(times, times[1:])) < 2, times
-    return server, box
+    return served, box
 
 
 def stop(server, box):
@@ -128,10 +129,10 @@ def behind_nginx(port):
 
 
 def main():
-    port = free_port()
-    server, box = under_systemd(port)
+    served, box = under_systemd()
+    server = served.process
     try:
-        nginx = behind_nginx(port)
+        nginx = behind_nginx(served.port)
         stop(server, box)
     finally:
         if server.poll() is None:

@@ -17,7 +17,8 @@ import threading
 import time
 from pathlib import Path
 
-from webdriver import Browser, free_port, have_browser, wait_for
+import http_support
+from webdriver import Browser, have_browser
 
 MODEL = "DeepSeek-V4.1-Flash"
 TOOLS = [{"name": "get_weather", "description": "Get the weather of a city",
@@ -309,7 +310,7 @@ def graphs(b, url, picture, polls=4):
     missing = b.run("""const names = new Set([...samples.at(-1).v.keys()].map(k => k.split('{')[0].replace('bathyc_', '')));
         const script = document.querySelector('script').textContent;
         const used = [...script.matchAll(/(?:rate|quantile|num|delta)\\((?:[ab], [ab], |[abs], )?"([a-z_]+)"/g)].map(m => m[1]);
-        return used.filter(n => !names.has(n) && !names.has(n + '_bucket') && !n.startsWith('draft_'))""")
+        return used.filter(n => !names.has(n) && !names.has(n + '_bucket'))""")
     assert missing == [], f"the page reads metrics that do not exist: {missing}"
     b.keys("escape")
 
@@ -410,15 +411,10 @@ def with_server(b, program, picture):
     """The conversation and the graphs against the real server. False when this program has none."""
     if " serve " not in subprocess.run([program, "help"], capture_output=True, text=True, timeout=30).stdout:
         return False
-    port = free_port()
-    url = f"http://127.0.0.1:{port}/"
-    server = subprocess.Popen([program, "serve", "--port", str(port), "--honour-sampling", "--ram", "512M", "--max-num-seqs", "8"], stderr=subprocess.DEVNULL)
+    served = http_support.Server("--honour-sampling", "--max-num-seqs", "8", wait=False)
+    server, url = served.process, f"http://127.0.0.1:{served.port}/"
     try:
-        def answers():
-            assert server.poll() is None, "the server ended"
-            b.open(url)
-            return b.run("return typeof check === 'function'")
-        wait_for(answers, 60, "the server")
+        b.open(url)
         b.wait("document.getElementById('dot').dataset.is === 'ready'", seconds=120)
         conversation(b, url, picture)
         clean(b, ("503",))

@@ -33,6 +33,8 @@ static by_engine_stats some_stats(void) {
         .n_finished = 25,
         .n_hit_tokens = 512,
         .n_replayed_rows = 128,
+        .draft = {.n_steps = 900, .n_proposed = 1500, .n_verified = 1400, .n_accepted = 800, .verified = {700, 700},
+                  .accepted = {500, 300}},
         .blocks_total = 80,
         .blocks_used = 20,
         .blocks_keyed = 70,
@@ -119,6 +121,9 @@ static void what_was_recorded_is_written(void **state) {
     IS("bathyc_output_tokens_total", 11);
     IS("bathyc_reasoning_tokens_total", 4);
     IS("bathyc_kv_usage_ratio", 0.25);
+    IS("bathyc_draft_tokens_total", 1400);
+    IS("bathyc_draft_accepted_tokens_total", 800);
+    IS("bathyc_draft_position_accepted_total{position=\"2\"}", 300);
     IS("bathyc_host_state_bytes", 123456789012.0);
     IS("bathyc_engine_seconds_total{part=\"device\"}", 12.25);
     IS("bathyc_model_info{model=\"a \\\"quoted\\\"\\nback\\\\slash\",max_context=\"4096\",block_tokens=\"128\"}", 1);
@@ -129,6 +134,8 @@ static void what_was_recorded_is_written(void **state) {
     IS("vllm:kv_cache_usage_perc" VLLM, 0.25);
     IS("vllm:prefix_cache_hits_total" VLLM, 512);
     IS("vllm:prefix_cache_queries_total" VLLM, 512 + 700 - 128);
+    IS("vllm:spec_decode_num_drafts_total" VLLM, 700);
+    IS("vllm:spec_decode_num_accepted_tokens_total" VLLM, 800);
     IS("vllm:time_to_first_token_seconds_count" VLLM, 1);
     IS("vllm:cache_config_info{block_size=\"128\",num_gpu_blocks=\"80\",engine=\"0\"}", 1);
     assert_non_null(strstr(text, "finished_reason=\"stop\"} 1\n"));
