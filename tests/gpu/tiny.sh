@@ -31,4 +31,24 @@ for numerics in exact quantised deployed; do
     [ "$bad" = 0 ] || { echo "  FAILED"; failed=1; }
   done
 done
+# greedy tokens and answers of the engine equal the cpu backend's, in exact numerics: the same words, whatever shared the steps
+awk 'BEGIN { srand(9); for (i = 1; i <= 12; i++) { s = "0"; for (k = 0; k < 5 + 7 * i; k++) s = s "," int(3 + rand() * 1990)
+  printf "{\"id\":\"g%d\",\"tokens\":[%s],\"max_tokens\":24,\"temperature\":0}\n", i, s } }' >"$work/generate.jsonl"
+for i in 1 2 3 4 5 6 7 8; do
+  printf '{"custom_id":"%d","method":"POST","url":"/v1/chat/completions","body":{"model":"tiny","messages":[{"role":"user","content":"What is %d + %d?"}],"temperature":0,"max_tokens":32}}\n' \
+    $i $((i * 7)) $((i + 3))
+done >"$work/batch.jsonl"
+answers() { grep -o '"custom_id":"[0-9]*"\|"content":"[^"]*"\|"reasoning_content":"[^"]*"' "$1" | paste -sd ' ' | sed 's/"custom_id"/\n&/g' | sort; }
+for backend in cpu cuda; do
+  "$program" generate -m "$source/models/tiny" -i "$work/generate.jsonl" -o "$work/generate.$backend" --numerics exact --backend $backend || failed=1
+  "$program" batch -m "$source/models/tiny" --served-model-name tiny -i "$work/batch.jsonl" -o "$work/batch.$backend" --numerics exact \
+    --backend $backend 2>"$work/batch.err" || { failed=1; cat "$work/batch.err"; }
+  sed 's/,"logprob[^]}]*//g' "$work/generate.$backend" | grep -o '"id":"[^"]*"\|"tokens":\[[^]]*\]' | sort >"$work/tokens.$backend"
+done
+cmp "$work/tokens.cpu" "$work/tokens.cuda" && [ "$(wc -l <"$work/tokens.cpu")" -ge 24 ] && echo "greedy tokens equal the cpu backend's" ||
+  { failed=1; echo "greedy tokens FAILED"; }
+answers "$work/batch.cpu" >"$work/words.cpu"
+answers "$work/batch.cuda" >"$work/words.cuda"
+cmp "$work/words.cpu" "$work/words.cuda" && [ "$(grep -c custom_id "$work/words.cpu")" -eq 8 ] && echo "answers of the engine equal the cpu backend's" ||
+  { failed=1; echo "answers of the engine FAILED"; head -c 600 "$work/words.cpu" "$work/words.cuda"; }
 exit $failed
