@@ -41,7 +41,7 @@ done >"$work/batch.jsonl"
 answers() { grep -o '"custom_id":"[0-9]*"\|"content":"[^"]*"\|"reasoning_content":"[^"]*"' "$1" | paste -sd ' ' | sed 's/"custom_id"/\n&/g' | sort; }
 for backend in cpu cuda; do
   "$program" generate -m "$source/models/tiny" -i "$work/generate.jsonl" -o "$work/generate.$backend" --numerics exact --backend $backend || failed=1
-  "$program" batch -m "$source/models/tiny" --served-model-name tiny -i "$work/batch.jsonl" -o "$work/batch.$backend" --numerics exact \
+  "$program" batch -m "$source/models/tiny" --served-model-name tiny --honour-sampling -i "$work/batch.jsonl" -o "$work/batch.$backend" --numerics exact \
     --backend $backend 2>"$work/batch.err" || { failed=1; cat "$work/batch.err"; }
   sed 's/,"logprob[^]}]*//g' "$work/generate.$backend" | grep -o '"id":"[^"]*"\|"tokens":\[[^]]*\]' | sort >"$work/tokens.$backend"
 done
