@@ -36,19 +36,36 @@ static by_snapshot *find_snapshot(by_engine *e, const by_kv_key *key) {
 /* An empty place, or the least recently used one that nobody restores from. */
 static by_snapshot *place_for_snapshot(by_engine *e) {
     by_snapshot *best = NULL;
+    bool room = e->host_bytes + layout_slot(e) <= e->host_bytes_max;
     for (int32_t i = 0; i < e->n_snapshots; i++) {
         by_snapshot *s = &e->snapshots[i];
-        if (s->busy) continue;
+        if (s->busy || (!s->bytes && !room)) continue;
         if (!best || s->used < best->used) best = s;
     }
     if (!best) return NULL;
     if (!best->bytes) {
-        if (e->host_bytes + layout_slot(e) > e->host_bytes_max) return NULL;
         best->bytes = by_alloc(BY_MEM_KV, (size_t)layout_slot(e));
         if (!best->bytes) return NULL;
         e->host_bytes += layout_slot(e);
     }
     return best;
+}
+
+/* Drops snapshots, least recently used first, until n_bytes more fit. A swap lets a sequence go on, a snapshot only saves time.
+ * Where even that is not enough a swap may still be due: see by_engine.must_swap. */
+static bool make_host_room(by_engine *e, int64_t n_bytes) {
+    while (e->host_bytes + n_bytes > e->host_bytes_max) {
+        by_snapshot *oldest = NULL;
+        for (int32_t i = 0; i < e->n_snapshots; i++) {
+            by_snapshot *s = &e->snapshots[i];
+            if (s->bytes && !s->busy && (!oldest || s->used < oldest->used)) oldest = s;
+        }
+        if (!oldest) return e->must_swap;
+        by_free(oldest->bytes);
+        *oldest = (by_snapshot){0};
+        e->host_bytes -= layout_slot(e);
+    }
+    return true;
 }
 
 static bool takes_snapshots(const by_engine *e) {
@@ -256,7 +273,7 @@ static bool pool_swap_out(void *ctx, by_sched_seq *sched) {
     by_seq *s = seq_of(sched);
     size_t bytes = (size_t)(layout_slot(e) + s->kv.n_blocks * layout_block(e));
     int32_t *fresh = by_alloc(BY_MEM_KV, (size_t)s->kv.cap_blocks * 4);
-    unsigned char *to = e->host_bytes + (int64_t)bytes <= e->host_bytes_max ? by_alloc(BY_MEM_KV, bytes) : NULL;
+    unsigned char *to = make_host_room(e, (int64_t)bytes) ? by_alloc(BY_MEM_KV, bytes) : NULL;
     by_move *m = fresh && to ? by_moves_add(&e->making->before) : NULL;
     if (!m) {
         by_free(fresh);

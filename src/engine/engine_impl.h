@@ -68,6 +68,7 @@ typedef struct by_held {
     by_event *events;
     by_sample_top *tops;
     int32_t n, cap;
+    bool lost; /* there was no memory for one: the request fails */
 } by_held;
 
 struct by_request {
@@ -232,6 +233,7 @@ struct by_engine {
     int32_t n_snapshots;
     uint64_t tick;
     int64_t host_bytes, host_bytes_max;
+    bool must_swap; /* nothing can run unless somebody is swapped out, host_bytes_max or not (scheduler) */
 
     int32_t outputs[512]; /* lengths of the last finished outputs */
     int32_t n_outputs, expected_output;
@@ -309,6 +311,7 @@ void *by_engine_device_main(void *arg);
 /* engine_request.c: queues. Called by the scheduler: */
 bool by_request_has_room(by_request *r);
 void by_engine_poke(by_engine *e); /* wakes the scheduler; from any thread */
+bool by_request_reserve(by_request *r, int32_t n_events);
 void by_request_emit(by_request *r, const by_event *ev);
 void by_request_leave(by_request *r); /* the engine is done with it */
 

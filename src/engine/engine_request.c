@@ -184,9 +184,8 @@ bool by_request_has_room(by_request *r) {
     return room;
 }
 
-/* Larger queue for events that come all at once (best_of). Under the request's lock. */
-static bool grow_ring(by_request *r) {
-    int32_t cap = r->cap * 2;
+/* Larger queue, for cap events. Under the request's lock. */
+static bool grow_ring(by_request *r, int32_t cap) {
     size_t n_top = (size_t)r->opts.n_top;
     by_event *ring = by_alloc_zero(BY_MEM_REQUEST, (size_t)cap * sizeof *ring);
     by_sample_top *tops = n_top ? by_alloc_zero(BY_MEM_REQUEST, (size_t)cap * n_top * sizeof *tops) : NULL;
@@ -209,10 +208,18 @@ static bool grow_ring(by_request *r) {
     return true;
 }
 
+/* Events that come all at once (best_of) get their room before the first of them. */
+bool by_request_reserve(by_request *r, int32_t n_events) {
+    pthread_mutex_lock(&r->lock);
+    bool ok = n_events <= r->cap - r->n_events || grow_ring(r, r->n_events + n_events);
+    pthread_mutex_unlock(&r->lock);
+    return ok;
+}
+
 void by_request_emit(by_request *r, const by_event *ev) {
     pthread_mutex_lock(&r->lock);
     if (r->info.first_us == 0 && ev->token >= 0) r->info.first_us = by_clock_ns() / 1000;
-    if (r->n_events < r->cap || grow_ring(r)) {
+    if (r->n_events < r->cap || grow_ring(r, r->cap * 2)) {
         int32_t at = (r->head + r->n_events++) % r->cap;
         r->ring[at] = *ev;
         if (ev->n_top) memcpy(r->tops + (size_t)at * (size_t)r->opts.n_top, ev->top, (size_t)ev->n_top * sizeof *ev->top);

@@ -37,7 +37,10 @@ static void hold(by_request *r, by_seq *s, const by_event *ev) {
         size_t n_top = (size_t)r->opts.n_top;
         by_sample_top *tops = n_top ? by_realloc(BY_MEM_REQUEST, h->tops, (size_t)cap * n_top * sizeof *tops) : NULL;
         if (tops) h->tops = tops;
-        if (!events || (n_top && !tops)) return;
+        if (!events || (n_top && !tops)) {
+            h->lost = true;
+            return;
+        }
         h->cap = cap;
     }
     h->events[h->n] = *ev;
@@ -50,10 +53,29 @@ static void emit(by_seq *s, const by_event *ev) {
     else by_request_emit(s->request, ev);
 }
 
+/* Every event of every choice has been kept, and the queue holds them; else the request has failed. */
+static bool has_all_events(by_request *r) {
+    int64_t n = 0;
+    bool ok = true;
+    for (int32_t i = 0; i < r->opts.best_of; i++) {
+        ok = ok && !r->held[i].lost;
+        n += r->held[i].n;
+    }
+    if (ok && n < INT32_MAX / 2 && by_request_reserve(r, (int32_t)n)) return true;
+    pthread_mutex_lock(&r->lock);
+    by_err_set(&r->error, BY_ENOMEM, __FILE__, __LINE__, "out of memory for the events of a request");
+    pthread_mutex_unlock(&r->lock);
+    return false;
+}
+
 /* The n choices with the highest mean log-probability, best first, as choices 0..n-1. */
 static void emit_best(by_request *r) {
-    bool taken[64] = {false};
+    bool taken[64] = {false}, whole = has_all_events(r);
     for (int32_t k = 0; k < r->opts.n; k++) {
+        if (!whole) {
+            by_request_emit(r, &(by_event){.choice = k, .token = -1, .finish = BY_CHOICE_ERROR});
+            continue;
+        }
         int32_t best = -1;
         double top = -INFINITY;
         for (int32_t i = 0; i < r->opts.best_of; i++) {
@@ -426,9 +448,11 @@ void *by_engine_scheduler_main(void *arg) {
     bool idle = true;    /* the last round found nothing to plan and nothing to commit */
     while (take_news(e, idle)) {
         by_job *job = last == &e->jobs[0] ? &e->jobs[1] : &e->jobs[0];
+        uint64_t n_stuck = by_sched_stats_get(e->sched).n_stuck;
         make_job(e, job, by_clock_ns() / 1000);
         bool nothing = job->n_seqs == 0 && job->before.n == 0 && job->after.n == 0;
         idle = nothing && !last;
+        e->must_swap = idle && by_sched_stats_get(e->sched).n_stuck > n_stuck;
         if (!nothing) hand_over(e, job);
         if (last) wait_and_commit(e, last);
         last = nothing ? NULL : job;
