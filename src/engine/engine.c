@@ -49,7 +49,7 @@ static by_status size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *poo
         pool->n_slots = pool->n_slots / 2 > 1 ? pool->n_slots / 2 : 1;
         slots = (pool->n_slots + 1) * layout->slot_bytes;
     }
-    int64_t per_seq = by_kv_blocks_for(want), left = ram - slots;
+    int64_t per_seq = by_kv_blocks_for(want), left = ram > slots ? ram - slots : 0;
     e->host_bytes_max = left / 4; /* swapped state and snapshots */
     int64_t blocks = layout->block_bytes ? (left - e->host_bytes_max) / layout->block_bytes : 1;
     int64_t most = per_seq * o->sched.max_seqs;

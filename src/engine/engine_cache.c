@@ -84,7 +84,7 @@ void by_engine_want_snapshot(by_engine *e, by_seq *s, int64_t n_tokens, by_job *
     if (!m) return;
     place->used = ++e->tick;
     place->ready = false;
-    place->busy = true;
+    place->busy = 1;
     *m = (by_move){.kind = BY_MOVE_SNAPSHOT, .from_slot = s->kv.slot, .seq = s, .n_tokens = n_tokens, .row = row};
     m->saved.bytes = place->bytes;
     s->in_flight++;
@@ -114,7 +114,7 @@ void by_engine_moves_done(by_engine *e, by_job *job) {
             if (m->seq) m->seq->in_flight--;
             if (m->kind != BY_MOVE_SNAPSHOT && m->kind != BY_MOVE_RESTORE) continue;
             by_snapshot *s = snapshot_at(e, m->saved.bytes);
-            s->busy = false;
+            s->busy--;
             if (m->kind == BY_MOVE_RESTORE) continue;
             bool taken = job->status == BY_OK && !m->missed;
             if (taken && !m->seq->ended) extend_keys(e, m->seq, m->n_tokens);
@@ -202,7 +202,7 @@ static void reuse_prefix(by_engine *e, by_seq *s) {
         if (!m) return;
         use_blocks(e, s, at);
         snap->used = ++e->tick;
-        snap->busy = true;
+        snap->busy++;
         size_t part = e->opts.restore == BY_RESTORE_LOAD ? (size_t)(e->model->boundary * l->ring_bytes) : (size_t)l->slot_bytes;
         *m = (by_move){.kind = BY_MOVE_RESTORE, .to_slot = s->kv.slot, .saved = {.bytes = snap->bytes, .n_bytes = part}};
         s->sched.n_done = snap_at;

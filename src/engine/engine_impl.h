@@ -71,31 +71,34 @@ typedef struct by_held {
     bool lost; /* there was no memory for one: the request fails */
 } by_held;
 
+/* What the scheduler looks at in every step comes first, close together: with hundreds of requests it is memory that it waits for. */
 struct by_request {
+    by_request *all_prev, *all_next; /* inside the engine (scheduler) */
+    int32_t n_live;       /* choices that have not ended (scheduler) */
+    bool paused;          /* its queue was full (scheduler) */
+    _Atomic uint64_t abort_mask, stop_mask; /* choices 0..63 that shall end */
+    int64_t deadline_us;
+    by_held *held;        /* [best_of], best_of > n only */
+    by_seq *seqs;         /* [best_of] */
+    _Atomic int32_t n_events; /* written under the lock */
+    int32_t cap, head;
+    int32_t n_choices;    /* opts.best_of */
+    int32_t n_open;       /* choices whose finish event has not been queued */
+    by_event *ring;       /* [cap] */
+    by_sample_top *tops;  /* [cap, n_top] */
+    pthread_mutex_t lock; /* of the queue, info and error */
+    pthread_cond_t more;
+    by_request_info info;
+
     by_engine *engine;
     by_request_opts opts; /* lists point into own memory */
-    by_seq *seqs;         /* [best_of] */
-    int32_t n_live;       /* choices that have not ended (scheduler) */
-    by_held *held;        /* [best_of], best_of > n only */
     float *prompt_logprobs;
     by_request_grammar grammar; /* its strings are not kept */
     by_grammar_ticket *ticket;  /* the grammar is being compiled (scheduler) */
-    int64_t deadline_us;
     by_request *next_new; /* submitted, not seen by the scheduler yet */
-    by_request *all_prev, *all_next; /* inside the engine (scheduler) */
-
-    pthread_mutex_t lock;
-    pthread_cond_t more;
-    by_event *ring;      /* [cap] */
-    by_sample_top *tops; /* [cap, n_top] */
-    int32_t cap, head, n_events;
-    int32_t n_open;      /* choices whose finish event has not been queued */
-    by_request_info info;
     by_err error;
-    bool released;       /* the caller has let go; freed when it has left the engine */
-    bool inside;         /* the engine still has it */
-    bool paused;         /* its queue was full (scheduler) */
-    _Atomic uint64_t abort_mask, stop_mask; /* choices 0..63 that shall end */
+    bool released;        /* the caller has let go; freed when it has left the engine */
+    bool inside;          /* the engine still has it */
 };
 
 /* A token that a job has brought. */
@@ -195,7 +198,8 @@ typedef struct by_snapshot {
     by_kv_key key;
     unsigned char *bytes;
     uint64_t used; /* tick of the last use, 0 = empty */
-    bool ready, busy; /* key and bytes are there; a job saves or restores it */
+    bool ready;    /* key and bytes are there */
+    int32_t busy;  /* jobs that save or restore it */
 } by_snapshot;
 
 struct by_engine {
@@ -233,6 +237,7 @@ struct by_engine {
     int32_t n_snapshots;
     uint64_t tick;
     int64_t host_bytes, host_bytes_max;
+    int64_t next_deadline_us; /* of the requests inside (scheduler) */
     bool must_swap; /* nothing can run unless somebody is swapped out, host_bytes_max or not (scheduler) */
 
     int32_t outputs[512]; /* lengths of the last finished outputs */
@@ -246,6 +251,7 @@ struct by_engine {
     by_request *inside;                   /* scheduler */
     int32_t n_compiling;                  /* of them: their grammar is not there yet */
     int32_t n_inside, n_queued;           /* under lock; n_queued: submitted and not started */
+    int32_t n_ended;                      /* choices that have ended, of requests inside (scheduler) */
     bool draining, stopping, poked;       /* under lock */
     by_job jobs[2];
     by_job *making;                       /* scheduler: the job that moves are queued on */
@@ -312,7 +318,7 @@ void *by_engine_device_main(void *arg);
 bool by_request_has_room(by_request *r);
 void by_engine_poke(by_engine *e); /* wakes the scheduler; from any thread */
 bool by_request_reserve(by_request *r, int32_t n_events);
-void by_request_emit(by_request *r, const by_event *ev);
+bool by_request_emit(by_request *r, const by_event *ev); /* false: the queue is nearly full */
 void by_request_leave(by_request *r); /* the engine is done with it */
 
 #endif

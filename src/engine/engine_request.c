@@ -117,7 +117,7 @@ static by_status build(by_engine *e, by_request *r, const by_request_opts *o, by
     int32_t cap = o->queue_cap ? o->queue_cap : QUEUE_DEFAULT;
     int32_t least = room_needed(e, o->best_of) + o->best_of + 4;
     r->cap = cap < least ? least : cap;
-    r->n_live = o->best_of;
+    r->n_live = r->n_choices = o->best_of;
     r->n_open = o->n;
     r->info = (by_request_info){.n_prompt = o->n_tokens, .submit_us = by_clock_ns() / 1000};
     if (o->deadline_ms > 0) r->deadline_us = r->info.submit_us + o->deadline_ms * 1000;
@@ -177,11 +177,8 @@ by_status by_engine_submit(by_engine *e, const by_request_opts *opts, by_request
 /* ---- events ---- */
 
 bool by_request_has_room(by_request *r) {
-    if (r->held) return true;
-    pthread_mutex_lock(&r->lock);
-    bool room = r->cap - r->n_events >= room_needed(r->engine, r->opts.best_of);
-    pthread_mutex_unlock(&r->lock);
-    return room;
+    int32_t n_events = atomic_load_explicit(&r->n_events, memory_order_relaxed); /* a hint: no order */
+    return r->held || r->cap - n_events >= room_needed(r->engine, r->n_choices);
 }
 
 /* Larger queue, for cap events. Under the request's lock. */
@@ -216,7 +213,7 @@ bool by_request_reserve(by_request *r, int32_t n_events) {
     return ok;
 }
 
-void by_request_emit(by_request *r, const by_event *ev) {
+bool by_request_emit(by_request *r, const by_event *ev) {
     pthread_mutex_lock(&r->lock);
     if (r->info.first_us == 0 && ev->token >= 0) r->info.first_us = by_clock_ns() / 1000;
     if (r->n_events < r->cap || grow_ring(r, r->cap * 2)) {
@@ -229,8 +226,10 @@ void by_request_emit(by_request *r, const by_event *ev) {
     if (ev->finish != BY_CHOICE_RUNNING) r->n_open--;
     if (r->n_open == 0) r->info.end_us = by_clock_ns() / 1000;
     pthread_cond_signal(&r->more);
+    bool room = by_request_has_room(r);
     if (r->opts.notify && !r->released) r->opts.notify(r->opts.arg); /* under the lock: never after the release */
     pthread_mutex_unlock(&r->lock);
+    return room;
 }
 
 static struct timespec deadline_after(int64_t timeout_ms) {

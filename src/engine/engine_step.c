@@ -1,5 +1,6 @@
 /* engine_step.c - the scheduler thread: takes in requests, plans a step, hands it to the device, commits the one before. */
 #include <math.h>
+#include <stddef.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "engine/engine_impl.h"
+
+enum { AHEAD = 4 };
 
 static by_seq *seq_of(by_sched_seq *s) { return (by_seq *)(void *)s; }
 
@@ -48,9 +51,15 @@ static void hold(by_request *r, by_seq *s, const by_event *ev) {
     h->n++;
 }
 
+static void set_paused(by_request *r, bool paused) {
+    if (r->paused == paused) return;
+    r->paused = paused;
+    for (int32_t i = 0; i < r->n_choices; i++) r->seqs[i].sched.paused = paused;
+}
+
 static void emit(by_seq *s, const by_event *ev) {
     if (s->request->held) hold(s->request, s, ev);
-    else by_request_emit(s->request, ev);
+    else if (!by_request_emit(s->request, ev)) set_paused(s->request, true);
 }
 
 /* Every event of every choice has been kept, and the queue holds them; else the request has failed. */
@@ -98,8 +107,9 @@ static void emit_best(by_request *r) {
 
 static void leave_when_done(by_engine *e, by_request *r) {
     if (r->n_live > 0) return;
-    for (int32_t i = 0; i < r->opts.best_of; i++)
+    for (int32_t i = 0; i < r->n_choices; i++)
         if (r->seqs[i].in_flight > 0) return;
+    e->n_ended -= r->n_choices;
     *(r->all_prev ? &r->all_prev->all_next : &e->inside) = r->all_next;
     if (r->all_next) r->all_next->all_prev = r->all_prev;
     if (r->held) emit_best(r);
@@ -110,6 +120,7 @@ static void leave_when_done(by_engine *e, by_request *r) {
 static void end_choice(by_engine *e, by_seq *s, by_event ev) {
     if (s->ended) return;
     s->ended = true;
+    e->n_ended++;
     if (s->sched.state != BY_SCHED_NEW) by_sched_remove(e->sched, &s->sched);
     ev.choice = s->choice;
     if (s->n_steps > 0) {
@@ -174,23 +185,25 @@ static void end_marked(by_engine *e, by_request *r, uint64_t mask, by_choice_fin
         if (mask >> (i & 63) & 1) end_choice(e, &r->seqs[i], (by_event){.token = -1, .finish = finish});
 }
 
-/* Looks at every request inside: aborts, deadlines, readers that are slow or have caught up. */
+/* Looks at every request inside: aborts, deadlines, readers that have caught up. Whoever changes one of these pokes the engine,
+ * so that most steps need not look: with hundreds of requests that would be most of the scheduler's time. */
 static void look_around(by_engine *e, int64_t now_us, bool stopping) {
     e->n_compiling = 0;
+    e->next_deadline_us = INT64_MAX;
     for (by_request *r = e->inside, *next; r; r = next) {
         next = r->all_next;
-        uint64_t abort_ = atomic_exchange(&r->abort_mask, 0); /* first: who wants a stop has set stop_mask before it */
-        uint64_t stop = atomic_exchange(&r->stop_mask, 0);
+        uint64_t abort_ = 0, stop = 0;
+        if (atomic_load(&r->abort_mask)) {
+            abort_ = atomic_exchange(&r->abort_mask, 0); /* first: who wants a stop has set stop_mask before it */
+            stop = atomic_exchange(&r->stop_mask, 0);
+        }
         if (stopping || (r->deadline_us && now_us > r->deadline_us)) abort_ = UINT64_MAX;
+        else if (r->deadline_us && r->deadline_us < e->next_deadline_us) e->next_deadline_us = r->deadline_us;
         if (stop) end_marked(e, r, stop, BY_CHOICE_STOP);
         if (abort_) end_marked(e, r, abort_, BY_CHOICE_CANCELLED);
         if (r->ticket && r->n_live > 0) begin(e, r);
         e->n_compiling += r->ticket != NULL;
-        bool paused = !by_request_has_room(r);
-        if (paused != r->paused) {
-            r->paused = paused;
-            for (int32_t i = 0; i < r->opts.best_of; i++) r->seqs[i].sched.paused = paused;
-        }
+        set_paused(r, !by_request_has_room(r));
         leave_when_done(e, r);
     }
 }
@@ -276,6 +289,11 @@ static void add_row(by_engine *e, by_job *job, const by_plan_row *p) {
     want_snapshot(e, job, s, p, i);
 }
 
+/* Begins to load what a row or an event touches, AHEAD of its turn: the model's step has pushed all of it out of the caches. */
+static void prefetch_request(const by_request *r) {
+    for (size_t at = 0; at < offsetof(by_request, prompt_logprobs); at += 64) __builtin_prefetch((const char *)r + at, 1);
+}
+
 static void make_job(by_engine *e, by_job *job, int64_t now_us) {
     job->n_seqs = job->n_prompt_rows = job->n_samples = job->n_outs = job->n_tops = 0;
     job->before.n = job->after.n = 0;
@@ -284,7 +302,10 @@ static void make_job(by_engine *e, by_job *job, int64_t now_us) {
     job->n_rows = e->plan.n_rows;
     job->n_drafts = e->plan.n_drafts;
     job->n_decode = e->plan.n_decode;
-    for (int32_t i = 0; i < e->plan.n_seqs; i++) add_row(e, job, &e->plan.rows[i]);
+    for (int32_t i = 0; i < e->plan.n_seqs; i++) {
+        if (i + AHEAD < e->plan.n_seqs) prefetch_request(seq_of(e->plan.rows[i + AHEAD].seq)->request);
+        add_row(e, job, &e->plan.rows[i]);
+    }
     job->drafts = by_engine_plan_proposals(e);
     by_sample_top *top = job->tops; /* the arrays do not move any more */
     for (int32_t k = 0; k < job->n_samples; k++) {
@@ -332,18 +353,20 @@ static void commit(by_engine *e, by_job *job) {
         s->in_flight--;
         if (job->status < 0) fail_choice(e, s, &job->err);
         else if (row->bad_at >= 0) fail_request(e, s->request);
-        else if (!s->ended && !row->skipped) by_engine_publish(e, s, row->n_computed);
+        else if (!s->ended && !row->skipped && row->n_computed / BY_KV_BLOCK_TOKENS > s->n_published)
+            by_engine_publish(e, s, row->n_computed);
     }
     for (int32_t i = 0; i < job->n_samples; i++) {
         by_seq *s = job->samples[i].seq;
+        if (i + AHEAD < job->n_samples) prefetch_request(job->samples[i + AHEAD].seq->request);
         if (job->samples[i].sister) s->in_flight--;
         if (job->status < 0) fail_choice(e, s, &job->err);
         else commit_sample(e, job, &job->samples[i]);
     }
     by_engine_moves_done(e, job);
-    for (by_request *r = e->inside, *next; r; r = next) {
+    for (by_request *r = e->inside, *next; r && e->n_ended > 0; r = next) {
         next = r->all_next;
-        for (int32_t i = 0; i < r->opts.best_of; i++)
+        for (int32_t i = 0; i < r->n_choices; i++)
             if (r->seqs[i].ended && r->seqs[i].in_flight == 0) by_engine_release_seq(e, &r->seqs[i]);
         leave_when_done(e, r);
     }
@@ -432,13 +455,14 @@ static bool take_news(by_engine *e, bool may_wait) {
     }
     by_request *list = e->incoming;
     e->incoming = e->incoming_last = NULL;
+    bool poked = e->poked;
     e->poked = false;
     bool stopping = e->stopping;
     pthread_mutex_unlock(&e->lock);
     int64_t now = by_clock_ns();
     e->stats.wait_s += (double)(now - t0) * 1e-9;
     take_in(e, list);
-    look_around(e, now / 1000, stopping);
+    if (list || poked || stopping || now / 1000 > e->next_deadline_us) look_around(e, now / 1000, stopping);
     return !stopping || e->inside;
 }
 

@@ -1,19 +1,20 @@
-/* prop_sched.c - the scheduler over a pool of two counters: random arrivals, lengths, priorities, pauses, cancels and tiny
- * pools, for 100,000 steps. BY_TEST_TIMEOUT=300
+/* prop_sched.c - the scheduler over a pool of two counters: random arrivals, lengths, priorities, pauses, cancels, forks, failing
+ * allocations and tiny pools, for 100,000 steps. BY_TEST_TIMEOUT=300
  *
  * Checked at every step: rows and sequences within the budgets, no sequence twice, rows continue where the last ones ended,
  * blocks held equal what the lengths ask for, the pool never negative, decode rows before prompts, the bypass bound. At the
- * end everything that was not cancelled has finished with exactly its tokens, and nothing is held. */
+ * end everything that was not cancelled has finished with exactly its tokens, nothing is held, and the scheduler's counters are
+ * those of the pool. The same world a second time gives the same plans. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "sched/sched.h"
 #include "support/seed.h"
 
@@ -24,7 +25,7 @@ typedef struct {
     int64_t n_prompt, n_out_want, n_out; /* output tokens asked for (may end earlier), and seen */
     int64_t blocks, hit;                  /* held; tokens that the cache has */
     int64_t computed;                     /* rows seen */
-    bool slot, swapped, live, ended;
+    bool slot, swapped, live, ended, forked;
     int32_t in_flight;
 } fake;
 
@@ -32,21 +33,26 @@ typedef struct {
     int64_t blocks_free, slots_free, swap_free;
     int64_t n_blocks, n_slots, n_swap;
     int32_t n_extra;
+    uint64_t n_admitted, n_out, n_in, n_forks; /* what was granted */
+    uint64_t fail;                             /* one allocation of so many fails; 0 = none */
 } pool;
 
 static by_rng rng;
 static fake seqs[SEQS_MAX];
+static uint64_t n_all_forks, n_all_swaps, n_all_bypassed; /* over all worlds: none may stay zero */
 
 static int64_t blocks_for(void *ctx, int64_t n) { (void)ctx; return (n + BLOCK - 1) / BLOCK; }
 static int64_t blocks_free(void *ctx) { return ((pool *)ctx)->blocks_free; }
 static int64_t blocks_held(void *ctx, const by_sched_seq *s) { (void)ctx; return ((const fake *)(const void *)s)->blocks; }
+
+static bool fails(const pool *p) { return p->fail && by_rng_below(&rng, p->fail) == 0; }
 
 static bool grow(void *ctx, by_sched_seq *s, int64_t n) {
     pool *p = ctx;
     fake *f = (fake *)(void *)s;
     int64_t more = blocks_for(NULL, n) - f->blocks;
     if (more <= 0) return true;
-    if (more > p->blocks_free) return false;
+    if (more > p->blocks_free || fails(p)) return false;
     p->blocks_free -= more;
     f->blocks += more;
     return true;
@@ -55,8 +61,9 @@ static bool grow(void *ctx, by_sched_seq *s, int64_t n) {
 static bool admit(void *ctx, by_sched_seq *s) {
     pool *p = ctx;
     fake *f = (fake *)(void *)s;
-    if (p->slots_free == 0) return false;
+    if (p->slots_free == 0 || fails(p)) return false;
     assert_false(f->slot);
+    p->n_admitted++;
     p->slots_free--;
     f->slot = true;
     int64_t hit = f->hit / BLOCK; /* shared blocks cost as much as own ones here */
@@ -70,7 +77,8 @@ static bool admit(void *ctx, by_sched_seq *s) {
 static bool swap_out(void *ctx, by_sched_seq *s) {
     pool *p = ctx;
     fake *f = (fake *)(void *)s;
-    if (f->blocks > p->swap_free) return false;
+    if (f->blocks > p->swap_free || fails(p)) return false;
+    p->n_out++;
     p->swap_free -= f->blocks;
     p->blocks_free += f->blocks;
     p->slots_free++;
@@ -82,7 +90,8 @@ static bool swap_out(void *ctx, by_sched_seq *s) {
 static bool swap_in(void *ctx, by_sched_seq *s) {
     pool *p = ctx;
     fake *f = (fake *)(void *)s;
-    if (p->slots_free == 0 || f->blocks > p->blocks_free) return false;
+    if (p->slots_free == 0 || f->blocks > p->blocks_free || fails(p)) return false;
+    p->n_in++;
     p->slots_free--;
     p->blocks_free -= f->blocks;
     p->swap_free += f->blocks;
@@ -110,7 +119,7 @@ static void release(pool *p, fake *f) {
 
 /* What a step in flight will answer. */
 typedef struct {
-    struct { fake *f; bool samples; int32_t extra; } row[64];
+    struct { fake *f; bool samples; int32_t extra; } row[128];
     int n;
 } flight;
 
@@ -170,10 +179,17 @@ static void commit(by_sched *s, pool *p, flight *fl, int64_t *n_done) {
     fl->n = 0;
 }
 
-static void arrive(by_sched *s, const pool *p, int64_t now, int64_t *n_in) {
+static fake *idle_fake(void) {
     for (int i = 0; i < SEQS_MAX; i++) {
         fake *f = &seqs[i];
-        if (f->live || f->in_flight > 0 || (f->s.state != BY_SCHED_NEW && f->s.state != BY_SCHED_DONE)) continue;
+        if (!f->live && f->in_flight == 0 && (f->s.state == BY_SCHED_NEW || f->s.state == BY_SCHED_DONE)) return f;
+    }
+    return NULL;
+}
+
+static void arrive(by_sched *s, const pool *p, int64_t now, int64_t *n_in) {
+    fake *f = idle_fake();
+    if (f) {
         int64_t most = p->n_blocks * BLOCK;
         *f = (fake){.n_prompt = 1 + (int64_t)by_rng_below(&rng, 120), .n_out_want = 1 + (int64_t)by_rng_below(&rng, 40)};
         if (f->n_prompt > most - 2) f->n_prompt = most - 2;
@@ -186,8 +202,22 @@ static void arrive(by_sched *s, const pool *p, int64_t now, int64_t *n_in) {
         if (by_sched_add(s, &f->s, NULL) != BY_OK) return;
         f->live = true;
         (*n_in)++;
-        return;
     }
+}
+
+/* A sequence whose prompt ends in this step gets a sister that samples from the same row and goes on from a copy of its state. */
+static fake *fork_of(by_sched *s, pool *p, const fake *f) {
+    fake *c = p->slots_free > 0 && f->blocks <= p->blocks_free && !fails(p) ? idle_fake() : NULL;
+    if (!c) return NULL;
+    *c = (fake){.n_prompt = f->n_prompt, .n_out_want = 1 + (int64_t)by_rng_below(&rng, (uint64_t)f->n_out_want), .blocks = f->blocks,
+                .computed = f->computed, .slot = true, .live = true, .forked = true};
+    c->s = (by_sched_seq){.n_extra = f->s.n_extra, .priority = f->s.priority, .arrival_us = f->s.arrival_us, .n_tokens = f->s.n_tokens,
+                          .n_expected = f->s.n_expected, .n_max = f->s.n_max, .n_done = f->s.n_done};
+    p->slots_free--;
+    p->blocks_free -= c->blocks;
+    p->n_forks++;
+    by_sched_add_running(s, &c->s);
+    return c;
 }
 
 static void disturb(by_sched *s, pool *p, int64_t *n_cancelled) {
@@ -205,7 +235,37 @@ static void check_bypass(const by_sched *s, const by_sched_opts *o) {
     for (const by_sched_seq *w = by_sched_first_waiting(s); w; w = w->next) assert_true(w->n_passed <= o->bypass_limit);
 }
 
-static void run_world(int steps, bool async) {
+static void put_in_flight(flight *fl, fake *f, bool samples, int32_t extra) {
+    assert_true(fl->n < (int)(sizeof fl->row / sizeof fl->row[0]));
+    f->in_flight++;
+    fl->row[fl->n].f = f;
+    fl->row[fl->n].extra = extra;
+    fl->row[fl->n++].samples = samples;
+}
+
+/* The plan's rows into a step in flight, with forks; returns how many there were. */
+static int launch(by_sched *s, pool *p, const by_plan *plan, flight *fl) {
+    int n_forks = 0;
+    for (int32_t i = 0; i < plan->n_seqs; i++) {
+        const by_plan_row *r = &plan->rows[i];
+        fake *f = (fake *)(void *)r->seq;
+        put_in_flight(fl, f, r->samples, r->n_extra);
+        bool ends = r->samples && i >= plan->n_decode && !f->forked && f->n_out == 0 && r->first + r->n_rows == f->n_prompt;
+        for (int k = 0; ends && k < 2 && by_rng_below(&rng, 6) == 0; k++) {
+            fake *c = fork_of(s, p, f);
+            if (!c) break;
+            put_in_flight(fl, c, true, 0);
+            n_forks++;
+        }
+    }
+    return n_forks;
+}
+
+static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * UINT64_C(0x9e3779b97f4a7c15) + (h >> 29); }
+
+/* Returns a hash of all plans. */
+static uint64_t run_world(int steps, bool async) {
+    uint64_t trace = 0;
     by_sched_opts o = by_sched_opts_default();
     o.max_seqs = 2 + (int32_t)by_rng_below(&rng, 30);
     o.max_rows = o.max_seqs + (int32_t)by_rng_below(&rng, 80);
@@ -219,6 +279,7 @@ static void run_world(int steps, bool async) {
     p.blocks_free = p.n_blocks;
     p.slots_free = p.n_slots;
     p.swap_free = p.n_swap;
+    p.fail = by_rng_below(&rng, 2) ? 30 : 0;
     by_sched_pool vt = {&p, blocks_free, blocks_for, blocks_held, admit, grow, swap_out, swap_in, draft_rows};
     by_sched *s;
     by_plan plan;
@@ -238,13 +299,10 @@ static void run_world(int steps, bool async) {
         check_plan(&plan, &o, &p);
         check_bypass(s, &o);
         flight *now = &fl[t % 2], *last = &fl[(t + 1) % 2];
-        for (int32_t i = 0; i < plan.n_seqs; i++) {
-            fake *f = (fake *)(void *)plan.rows[i].seq;
-            f->in_flight++;
-            now->row[now->n].f = f;
-            now->row[now->n].extra = plan.rows[i].n_extra;
-            now->row[now->n++].samples = plan.rows[i].samples;
-        }
+        for (int32_t i = 0; i < plan.n_seqs; i++)
+            trace = mix(mix(trace, (uint64_t)((fake *)(void *)plan.rows[i].seq - seqs)),
+                        (uint64_t)(plan.rows[i].first * 256 + plan.rows[i].n_rows));
+        n_in += launch(s, &p, &plan, now);
         commit(s, &p, last, &n_done);
         if (!async) commit(s, &p, now, &n_done);
         idle = plan.n_seqs ? 0 : idle + 1;
@@ -258,43 +316,80 @@ static void run_world(int steps, bool async) {
     assert_int_equal(p.swap_free, p.n_swap);
     by_sched_stats st = by_sched_stats_get(s);
     assert_int_equal(st.n_waiting + st.n_running + st.n_swapped, 0);
+    assert_int_equal(st.n_admitted, p.n_admitted + p.n_forks);
+    assert_int_equal(st.n_preempted, p.n_out);
+    assert_int_equal(st.n_resumed, p.n_in);
+    assert_true(st.n_bypassed <= st.n_admitted && st.n_resumed <= st.n_preempted);
+    n_all_forks += p.n_forks;
+    n_all_swaps += p.n_in;
+    n_all_bypassed += st.n_bypassed;
     by_plan_deinit(&plan);
     by_sched_destroy(s);
+    return trace;
 }
 
 static void no_leak_no_starvation_no_double_booking(void **state) {
     (void)state;
     int worlds = by_test_scaled(100);
-    for (int w = 0; w < worlds; w++) run_world(1000, w % 2);
+    for (int w = 0; w < worlds; w++) {
+        by_rng start = rng;
+        uint64_t trace = run_world(1000, w % 2);
+        if (w % 10) continue;
+        by_rng next = rng;
+        rng = start;
+        assert_true(run_world(1000, w % 2) == trace);
+        rng = next;
+    }
+    print_message("%d forks, %d sequences came back from a swap, %d requests passed another\n", (int)n_all_forks, (int)n_all_swaps,
+                  (int)n_all_bypassed);
+    assert_true(worlds < 10 || (n_all_forks > 0 && n_all_swaps > 0 && n_all_bypassed > 0));
+}
+
+/* Microseconds of processor time of a plan in which n sequences decode. */
+static double cost_of_a_plan(int n) {
+    by_sched_opts o = by_sched_opts_default();
+    o.max_seqs = n;
+    pool p = {.n_blocks = 1000000, .blocks_free = 1000000, .n_slots = n, .slots_free = n};
+    by_sched_pool vt = {&p, blocks_free, blocks_for, blocks_held, admit, grow, swap_out, swap_in, NULL};
+    by_sched *s;
+    by_plan plan;
+    fake *all = calloc((size_t)n, sizeof *all);
+    assert_non_null(all);
+    assert_int_equal(by_sched_create(&s, &o, &vt, NULL), BY_OK);
+    assert_int_equal(by_plan_init(&plan, s, NULL), BY_OK);
+    for (int i = 0; i < n; i++) {
+        all[i].live = true;
+        all[i].s = (by_sched_seq){.arrival_us = i, .n_tokens = 2, .n_expected = 4000, .n_max = 1000000};
+        assert_int_equal(by_sched_add(s, &all[i].s, NULL), BY_OK);
+    }
+    for (int t = 0; t < 4; t++) by_sched_plan(s, &plan, 0);
+    assert_int_equal(plan.n_decode, n);
+    uint64_t calls = by_alloc_calls();
+    double best = 1e9;
+    for (int round = 0; round < 20; round++) { /* the least of many: the machine is shared */
+        struct timespec t0, t1;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t0);
+        for (int t = 0; t < 20; t++) by_sched_plan(s, &plan, t);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t1);
+        double us = ((double)(t1.tv_sec - t0.tv_sec) * 1e6 + (double)(t1.tv_nsec - t0.tv_nsec) * 1e-3) / 20;
+        if (us < best) best = us;
+    }
+    assert_int_equal(by_alloc_calls(), calls);
+    assert_int_equal(plan.n_decode, n);
+    for (int i = 0; i < n; i++) by_sched_remove(s, &all[i].s);
+    by_plan_deinit(&plan);
+    by_sched_destroy(s);
+    free(all);
+    return best;
 }
 
 static void planning_is_cheap_and_allocates_nothing(void **state) {
     (void)state;
-    by_sched_opts o = by_sched_opts_default();
-    pool p = {.n_blocks = 100000, .blocks_free = 100000, .n_slots = 300, .slots_free = 300};
-    by_sched_pool vt = {&p, blocks_free, blocks_for, blocks_held, admit, grow, swap_out, swap_in, NULL};
-    by_sched *s;
-    by_plan plan;
-    assert_int_equal(by_sched_create(&s, &o, &vt, NULL), BY_OK);
-    assert_int_equal(by_plan_init(&plan, s, NULL), BY_OK);
-    memset(seqs, 0, sizeof seqs);
-    for (int i = 0; i < 256; i++) {
-        seqs[i] = (fake){.live = true};
-        seqs[i].s = (by_sched_seq){.arrival_us = i, .n_tokens = 8, .n_expected = 4000, .n_max = 5000};
-        assert_int_equal(by_sched_add(s, &seqs[i].s, NULL), BY_OK);
-    }
-    by_sched_plan(s, &plan, 0);
-    assert_int_equal(plan.n_seqs, 256);
-    uint64_t calls = by_alloc_calls();
-    int64_t t0 = by_clock_ns();
-    for (int t = 0; t < 2000; t++) by_sched_plan(s, &plan, t);
-    double us = (double)(by_clock_ns() - t0) * 1e-3 / 2000;
-    assert_int_equal(by_alloc_calls(), calls);
-    assert_int_equal(plan.n_decode, 256);
-    print_message("a plan for 256 running sequences takes %.1f us\n", us);
-    for (int i = 0; i < 256; i++) by_sched_remove(s, &seqs[i].s);
-    by_plan_deinit(&plan);
-    by_sched_destroy(s);
+    double few = cost_of_a_plan(256), many = cost_of_a_plan(2048), each = (many - few) / (2048 - 256);
+    print_message("a plan for 256 running sequences takes %.1f us, each one more %.3f us\n", few, each);
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    assert_true(few < 50 && each < 0.5); /* half of what a step of the engine may take; the rest is making and committing jobs */
+#endif
 }
 
 int main(void) {

@@ -16,7 +16,8 @@
 #include "support/golden.h"
 #include "support/seed.h"
 
-enum { FAMILIES = 40, MEMBERS = 6, PROMPTS = FAMILIES * MEMBERS, LONGEST = 258, SHARED = 130, AT_ONCE = 32, BLOCKS = 16, FEW = 8, OUT_MAX = 110 };
+enum { FAMILIES = 40, MEMBERS = 6, PROMPTS = FAMILIES * MEMBERS };
+enum { LONGEST = 258, SHARED = 130, AT_ONCE = 32, BLOCKS = 16, FEW = 8, OUT_MAX = 110 };
 
 typedef struct {
     int32_t tokens[LONGEST], n;
