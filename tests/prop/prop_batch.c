@@ -41,6 +41,9 @@ static void write_requests(void) {
         else if (i % 3 == 1)
             by_buf_printf(&b, "\"url\":\"/v1/chat/completions\",\"body\":{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"%d\"}],"
                               "\"max_tokens\":%d,\"seed\":%d,\"n\":2}}\n", i, n, seed);
+        else if (i % 2)
+            by_buf_printf(&b, "\"url\":\"/v1/responses\",\"body\":{\"model\":\"m\",\"input\":\"%d\",\"max_output_tokens\":%d,\"seed\":%d}}\n", i,
+                          n + 1, seed);
         else
             by_buf_printf(&b, "\"url\":\"/v1/messages\",\"body\":{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"%d\"}],"
                               "\"max_tokens\":%d,\"seed\":%d}}\n", i, n, seed);
@@ -74,7 +77,13 @@ static const char *answer_of(const by_json *row) {
     const by_json *body = by_json_get(by_json_get(row, "response"), "body");
     const by_json *what = by_json_get(body, "choices") ? by_json_get(body, "choices") : by_json_get(body, "stop_reason");
     by_buf b = {0};
-    by_json_write(&b, what, BY_JSON_COMPACT);
+    if (what) by_json_write(&b, what, BY_JSON_COMPACT);
+    const by_json *output = by_json_get(body, "output"); /* Responses */
+    for (uint32_t i = 0; output && i < output->n; i++) {
+        const by_json *parts = by_json_get(&output->v.items[i], "content");
+        for (uint32_t k = 0; parts && parts->type == BY_JSON_ARRAY && k < parts->n; k++)
+            by_json_write(&b, by_json_get(&parts->v.items[k], "text"), BY_JSON_COMPACT);
+    }
     const by_json *content = by_json_get(body, "content"); /* Messages */
     for (uint32_t i = 0; content && i < content->n; i++) {
         const by_json *text = by_json_get(&content->v.items[i], "thinking");

@@ -91,6 +91,7 @@ typedef struct {
     int32_t *row;   /* [pairs]: row of x */
     int32_t *place; /* [pairs]: t * k + slot; shared: T * k + t */
     float *weight;  /* [pairs] */
+    int32_t *bad;   /* [pairs]: an inner value is not finite; set by several workers */
     uint8_t *inner; /* [pairs]: A8 or F32 rows, for elements out of range */
     int64_t inner_stride;
     float *part;    /* [T * k + T][D], or NULL: summed at once */
@@ -122,6 +123,21 @@ static void pack_rows(void *arg, int64_t begin, int64_t end, int32_t worker) {
     by_mm_pack_rows(p->way, p->rows, begin, end, p->s->D, 0, by_mm_groups(p->s->D));
 }
 
+/* Clamping and quantising turn what is not finite into numbers. A bad expert must not go unseen, so its outputs become NaN. */
+static void note_bad(const moe *s, int64_t pair, const float *g, const float *u, int64_t n) {
+    uint32_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t a = by_f32_bits(g[i]) & 0x7fffffffu, b = by_f32_bits(u[i]) & 0x7fffffffu;
+        most = a > most ? a : most;
+        most = b > most ? b : most;
+    }
+    if (most >= 0x7f800000u) __atomic_store_n(&s->bad[pair], 1, __ATOMIC_RELAXED); /* read after the end of the phase */
+}
+
+static void spoil(float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) y[i] = NAN;
+}
+
 /* Inner columns [c, c + n) of up to BY_MM_MT pairs of an expert from pair m0 on. */
 static void inner_block(const moe *s, const expert *e, int64_t c, int64_t n, int64_t m0, int64_t m1, uint8_t *scratch) {
     float *g = (float *)(void *)scratch, *u = g + BY_MM_MT * BY_MM_ROWS;
@@ -133,6 +149,7 @@ static void inner_block(const moe *s, const expert *e, int64_t c, int64_t n, int
         float *gi = g + i * BY_MM_ROWS, *ui = u + i * BY_MM_ROWS;
         s->vec->round(gi, act, n);
         s->vec->round(ui, act, n);
+        note_bad(s, e->first + m0 + i, gi, ui, n);
         s->vec->swiglu(ui, gi, ui, n, s->a->limit, e->shared ? 1.0f : s->weight[e->first + m0 + i]);
         uint8_t *row = s->inner + (e->first + m0 + i) * s->inner_stride;
         if (s->a->quant) s->vec->rec_store(row + c, row + e->w2.k + c / 32, BY_REC_FP8, ui, n);
@@ -171,6 +188,7 @@ static void sum_block(const moe *s, int64_t c, int64_t n, uint8_t *scratch) {
         by_mm_block_f32(e->way2, &e->w2, c, c + n, &e->in, 0, e->n, y, work);
         for (int64_t i = 0; i < e->n; i++) {
             s->vec->round(y + i * BY_MM_ROWS, act, n);
+            if (s->bad[e->first + i]) spoil(y + i * BY_MM_ROWS, n);
             memcpy(part + s->place[e->first + i] * BY_MM_ROWS, y + i * BY_MM_ROWS, (size_t)n * 4);
         }
     }
@@ -209,6 +227,7 @@ static void outer_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
             for (int64_t j = m; j < end_m; j++) {
                 float *from = y + (j - m) * BY_MM_ROWS;
                 s->vec->round(from, s->a->y.dtype, n);
+                if (s->bad[e->first + j]) spoil(from, n);
                 memcpy(s->part + s->place[e->first + j] * s->D + c, from, (size_t)n * 4);
             }
         }
@@ -369,13 +388,15 @@ by_status by_cpu_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     int64_t most = pairs < a->n_experts ? pairs : a->n_experts;
     by_cpu_scratch lists = {0};
     by_cpu_want(&lists, (size_t)(most + 1) * sizeof(expert));
-    for (int i = 0; i < 3; i++) by_cpu_want(&lists, (size_t)pairs * 4);
+    for (int i = 0; i < 4; i++) by_cpu_want(&lists, (size_t)pairs * 4);
     by_cpu_want(&lists, (size_t)a->n_experts * 4);
     BY_TRY(by_cpu_begin_side(&lists, dev, err));
     s.experts = by_cpu_take(&lists, (size_t)(most + 1) * sizeof(expert));
     s.row = by_cpu_take(&lists, (size_t)pairs * 4);
     s.place = by_cpu_take(&lists, (size_t)pairs * 4);
     s.weight = by_cpu_take(&lists, (size_t)pairs * 4);
+    s.bad = by_cpu_take(&lists, (size_t)pairs * 4);
+    memset(s.bad, 0, (size_t)pairs * 4);
     list_pairs(&s, by_cpu_take(&lists, (size_t)a->n_experts * 4));
 
     const expert *first = &s.experts[0], *last = &s.experts[s.n_experts - 1];

@@ -44,6 +44,7 @@ typedef struct {
     const float *x; /* [T, D] */
     float *row;     /* one weight row, max(D, I) */
     float *in;      /* [T, I] */
+    bool *bad;      /* [T] */
     float *gate;    /* [T, I] */
     by_dtype act;
 } moe_scratch;
@@ -58,6 +59,13 @@ static void product(float *y, const float *x, int64_t T, int64_t ld, const int32
     }
 }
 
+/* Clamping and quantising turn what is not finite into numbers. A bad expert must not go unseen: its output is NaN then. */
+static bool all_finite(const float *g, const float *u, int64_t n) {
+    for (int64_t c = 0; c < n; c++)
+        if (!isfinite(g[c]) || !isfinite(u[c])) return false;
+    return true;
+}
+
 /* out[i] = expert(x[rows[i]]) with routing weight weight[i] (NULL: 1), [n, D]. */
 static void run_expert(const moe_scratch *s, const by_expert *e, int64_t n, const int32_t *rows, const float *weight,
                        float *out) {
@@ -66,6 +74,7 @@ static void run_expert(const moe_scratch *s, const by_expert *e, int64_t n, cons
     product(s->in, s->x, n, D, rows, &e->w3, s->row, s->act);
     for (int64_t i = 0; i < n; i++) {
         float *g = s->gate + i * I, *u = s->in + i * I, L = s->a->limit, w = weight ? weight[i] : 1;
+        s->bad[i] = !all_finite(g, u, I);
         for (int64_t c = 0; c < I; c++) {
             float gv = L > 0 ? fminf(g[c], L) : g[c], uv = L > 0 ? fmaxf(-L, fminf(u[c], L)) : u[c];
             u[c] = (float)((double)gv / (1.0 + exp(-(double)gv))) * uv * w;
@@ -78,19 +87,22 @@ static void run_expert(const moe_scratch *s, const by_expert *e, int64_t n, cons
         }
     }
     product(out, s->in, n, I, NULL, &e->w2, s->row, s->act);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; s->bad[i] && c < D; c++) out[i * D + c] = NAN;
 }
 
 by_status by_ref_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     int64_t D = a->x.cols, T = a->x.rows, k = a->idx.cols;
     int64_t I = a->shared && a->shared->w1.w.rows > a->inner ? a->shared->w1.w.rows : a->inner, wide = D > I ? D : I;
     size_t floats = (size_t)(T * D + wide + 2 * T * I + T * k * D + T * D + T) + (size_t)T * 2;
-    float *x = by_device_scratch(dev, floats * 4, err);
+    float *x = by_device_scratch(dev, floats * 4 + (size_t)T, err);
     if (!x) return BY_ENOMEM;
     moe_scratch s = {.a = a, .x = x, .row = x + T * D, .act = a->y.dtype};
     s.in = s.row + wide;
     s.gate = s.in + T * I;
     float *part = s.gate + T * I, *out = part + T * k * D, *weight = out + T * D;
     int32_t *rows = (int32_t *)(void *)(weight + T), *slots = rows + T;
+    s.bad = (bool *)(slots + T);
     for (int64_t t = 0; t < T; t++) by_row_load(x + t * D, &a->x, t);
     for (int32_t e = 0; e < a->n_experts; e++) {
         int64_t n = 0;

@@ -1,0 +1,381 @@
+/* test_batch_users.c - what users of other servers complained about, asked through `bathyc batch`. Names in brackets are items of the
+ * list of complaints. BY_TEST_TIMEOUT=600 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/utf8.h"
+#include "json/json_write.h"
+#include "support/golden.h"
+#include "support/process.h"
+#include "support/random_model.h"
+#include "support/seed.h"
+#include "support/temp.h"
+#include "tok/tok.h"
+
+enum { LINES_MAX = 256, FLAGS_MAX = 24 };
+
+static by_arena arena;
+static by_rng rng;
+static const char *small; /* random weights */
+static int n_runs;
+
+/* ---- running ---- */
+
+typedef struct {
+    by_buf in;
+    int n;
+    const by_json *rows[LINES_MAX]; /* by line */
+} sheet;
+
+static const char *keep(by_buf *b) {
+    const char *z = by_arena_dup(&arena, by_buf_str(b)).ptr;
+    by_buf_deinit(b);
+    return z;
+}
+
+static const char *format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static const char *format(const char *fmt, ...) {
+    char *z = by_arena_alloc(&arena, 65536);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(z, 65536, fmt, ap);
+    va_end(ap);
+    return z;
+}
+
+/* Adds a request; its number is its custom_id. */
+static int ask(sheet *s, const char *url, const char *body) {
+    by_buf_printf(&s->in, "{\"custom_id\":\"%d\",\"method\":\"POST\",\"url\":\"%s\",\"body\":%s}\n", s->n, url, body);
+    return s->n++;
+}
+
+static void run(sheet *s, const char *model, ...) __attribute__((sentinel));
+static void run(sheet *s, const char *model, ...) {
+    char name[32];
+    snprintf(name, sizeof name, "out%d.jsonl", n_runs++);
+    const char *out = by_arena_dup(&arena, by_str_z(by_temp_path(name))).ptr;
+    const char *argv[FLAGS_MAX] = {BATHYC_PROGRAM, "batch", "-m", model, "--alias", "m", "-i", "-", "-o", out, "--honour-sampling"};
+    va_list ap;
+    va_start(ap, model);
+    for (int n = 11; n < FLAGS_MAX - 1 && (argv[n] = va_arg(ap, const char *)) != NULL; n++) {
+    }
+    va_end(ap);
+    by_process_opts o = {.input = s->in.ptr, .input_bytes = s->in.len, .limit_s = 300};
+    by_process_result r = by_process_run(argv, &o);
+    if (r.exit_code != 0 && r.exit_code != 1) by_process_print(&r);
+    assert_true(r.exit_code == 0 || r.exit_code == 1);
+    by_process_free(&r);
+    int n_rows = 0;
+    by_str line;
+    by_lines *l = by_lines_open(out);
+    while (by_lines_next(l, &line)) {
+        by_json *row = by_arena_alloc(&arena, sizeof *row);
+        by_err err;
+        assert_int_equal(by_json_parse(row, &arena, by_arena_dup(&arena, line), NULL, &err), BY_OK);
+        int i = atoi(by_arena_dup(&arena, by_json_get(row, "custom_id")->v.s).ptr);
+        assert_in_range(i, 0, s->n - 1);
+        assert_null(s->rows[i]);
+        s->rows[i] = row;
+        n_rows++;
+    }
+    by_lines_close(l);
+    assert_int_equal(n_rows, s->n);
+    by_buf_deinit(&s->in);
+}
+
+static int status_of(const sheet *s, int i) { return (int)by_json_get(by_json_get(s->rows[i], "response"), "status_code")->v.i; }
+
+static const by_json *body_of(const sheet *s, int i) {
+    if (status_of(s, i) != 200) {
+        by_buf b = {0};
+        by_json_write(&b, s->rows[i], BY_JSON_COMPACT);
+        fail_msg("%s", by_buf_z(&b));
+    }
+    return by_json_get(by_json_get(s->rows[i], "response"), "body");
+}
+
+static const char *choices(const sheet *s, int i) {
+    by_buf b = {0};
+    by_json_write(&b, by_json_get(body_of(s, i), "choices"), BY_JSON_COMPACT);
+    return keep(&b);
+}
+
+static const by_json *choice(const sheet *s, int i) { return by_json_at(by_json_get(body_of(s, i), "choices"), 0); }
+static by_str text_of(const sheet *s, int i) { return by_json_get(choice(s, i), "text")->v.s; }
+
+static int64_t usage(const sheet *s, int i, const char *details, const char *field) {
+    const by_json *u = by_json_get(body_of(s, i), "usage");
+    const by_json *v = by_json_get(details ? by_json_get(u, details) : u, field);
+    if (!v) fail_msg("usage has no %s", field);
+    return v->v.i;
+}
+
+static const char *quoted(by_str s) {
+    by_buf b = {0};
+    by_json_write_string(&b, s);
+    return keep(&b);
+}
+
+static const char *ids_body(const char *lead, int n, const char *more) {
+    by_buf b = {0};
+    by_buf_printf(&b, "{\"model\":\"m\",\"logprobs\":5%s,\"prompt\":[%s", more, lead);
+    for (int i = 0; i < n; i++) by_buf_printf(&b, ",%d", 8 + (int)by_rng_below(&rng, 4000));
+    by_buf_push_z(&b, "]}");
+    return keep(&b);
+}
+
+static const char COMPLETIONS[] = "/v1/completions", CHAT[] = "/v1/chat/completions";
+
+/* ---- counts [O23] ---- */
+
+static void usage_says_the_same_in_every_form(void **state) {
+    (void)state;
+    sheet s = {0};
+    const char *words = "nine stones by the river, and then nine more of them by the house; ";
+    by_buf b = {0};
+    for (int i = 0; i < 12; i++) by_buf_push_z(&b, words);
+    const char *text = keep(&b);
+    for (int i = 0; i < 2; i++) {
+        ask(&s, CHAT, format("{\"model\":\"m\",\"max_tokens\":12,\"seed\":5,\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}", text));
+        ask(&s, "/v1/responses", format("{\"model\":\"m\",\"max_output_tokens\":12,\"seed\":5,\"input\":\"%s\"}", text));
+        ask(&s, "/v1/messages",
+            format("{\"model\":\"m\",\"max_tokens\":12,\"seed\":5,\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}", text));
+        ask(&s, COMPLETIONS, format("{\"model\":\"m\",\"max_tokens\":12,\"seed\":5,\"prompt\":\"%s\"}", text));
+    }
+    run(&s, small, "--max-num-seqs", "1", NULL);
+    for (int i = 0; i < 8; i += 4) {
+        assert_int_equal(usage(&s, i, NULL, "total_tokens"), usage(&s, i, NULL, "prompt_tokens") + usage(&s, i, NULL, "completion_tokens"));
+        assert_int_equal(usage(&s, i, NULL, "completion_tokens"), 12);
+        assert_in_range(usage(&s, i, "completion_tokens_details", "reasoning_tokens"), 1, 12);
+        assert_int_equal(usage(&s, i, NULL, "prompt_tokens"), usage(&s, i + 1, NULL, "input_tokens"));
+        assert_int_equal(usage(&s, i + 1, NULL, "output_tokens"), usage(&s, i + 2, NULL, "output_tokens"));
+        assert_int_equal(usage(&s, i + 1, "output_tokens_details", "reasoning_tokens"),
+                         usage(&s, i, "completion_tokens_details", "reasoning_tokens"));
+    }
+    assert_int_equal(usage(&s, 0, "prompt_tokens_details", "cached_tokens"), 0);
+    assert_true(usage(&s, 4, "prompt_tokens_details", "cached_tokens") >= 128);
+    assert_int_equal(usage(&s, 4, "prompt_tokens_details", "cached_tokens"), usage(&s, 5, "input_tokens_details", "cached_tokens"));
+    assert_int_equal(usage(&s, 4, "prompt_tokens_details", "cached_tokens"), usage(&s, 6, NULL, "cache_read_input_tokens"));
+}
+
+/* ---- stop strings [O24, O26] ---- */
+
+static void stop_strings_end_texts_at_any_place(void **state) {
+    (void)state;
+    sheet first = {0}, s = {0};
+    const char *prompt = "\"model\":\"m\",\"prompt\":\"Once upon a time\",\"temperature\":0,\"max_tokens\":48";
+    ask(&first, COMPLETIONS, format("{%s}", prompt));
+    run(&first, by_source_path("models/tiny"), NULL);
+    by_str text = text_of(&first, 0);
+    enum { CUTS = 12 };
+    by_str stops[CUTS];
+    size_t plain = 0; /* up to the first special token, whose text is one piece for stop strings */
+    while (plain < text.len && text.ptr[plain] != '<') plain++;
+    assert_true(plain > 60);
+    for (int i = 0; i < CUTS; i++) {
+        size_t at = by_rng_below(&rng, plain - 20), n = 1 + by_rng_below(&rng, 19);
+        stops[i] = by_str_of(text.ptr + at, n); /* the model writes ASCII */
+        ask(&s, COMPLETIONS, format("{%s,\"stop\":[\"no such words\",%s]}", prompt, quoted(stops[i])));
+        ask(&s, COMPLETIONS, format("{%s,\"stop\":[%s]}", prompt, quoted(by_str_z(format("%.*s~never", (int)n, stops[i].ptr)))));
+    }
+    run(&s, by_source_path("models/tiny"), NULL);
+    for (int i = 0; i < CUTS; i++) {
+        size_t at = (size_t)((const char *)memmem(text.ptr, text.len, stops[i].ptr, stops[i].len) - text.ptr);
+        assert_true(by_str_eq(text_of(&s, 2 * i), by_str_take(text, at)));
+        assert_true(by_str_eqz(by_json_get(choice(&s, 2 * i), "finish_reason")->v.s, "stop"));
+        assert_true(by_str_eq(text_of(&s, 2 * i + 1), text)); /* what was held back comes after all */
+    }
+}
+
+/* Stop strings are looked for in the answer and not in the reasoning (docs/answers.md). */
+static void stop_strings_leave_reasoning_alone(void **state) {
+    (void)state;
+    sheet first = {0}, s = {0};
+    const char *prompt = "\"model\":\"m\",\"temperature\":0,\"max_tokens\":200,"
+                         "\"messages\":[{\"role\":\"user\",\"content\":\"What is 345 plus 67?\"}]";
+    ask(&first, CHAT, format("{%s}", prompt));
+    run(&first, by_source_path("models/tiny"), NULL);
+    const by_json *m = by_json_get(choice(&first, 0), "message");
+    by_str reasoning = by_json_get(m, "reasoning_content")->v.s, content = by_json_get(m, "content")->v.s;
+    assert_true(reasoning.len > 8 && content.len > 2);
+    ask(&s, CHAT, format("{%s,\"stop\":[%s]}", prompt, quoted(by_str_of(reasoning.ptr + 2, 5))));
+    ask(&s, CHAT, format("{%s,\"stop\":[%s]}", prompt, quoted(by_str_of(content.ptr + 1, content.len - 1))));
+    run(&s, by_source_path("models/tiny"), NULL);
+    for (int i = 0; i < 2; i++) {
+        m = by_json_get(choice(&s, i), "message");
+        assert_true(by_str_eq(by_json_get(m, "reasoning_content")->v.s, reasoning));
+    }
+    const void *early = memmem(content.ptr, content.len, reasoning.ptr + 2, 5);
+    size_t n = early ? (size_t)((const char *)early - content.ptr) : content.len;
+    assert_true(by_str_eq(by_json_get(by_json_get(choice(&s, 0), "message"), "content")->v.s, by_str_take(content, n)));
+    assert_true(by_str_eq(by_json_get(by_json_get(choice(&s, 1), "message"), "content")->v.s, by_str_take(content, 1)));
+}
+
+/* ---- bytes over token borders [O25] ---- */
+
+/* logit_bias that leaves only the tokens of single bytes of `text`. */
+static const char *only_bytes_of(const char *text) {
+    by_tok *tok;
+    by_err err;
+    by_buf b = {0};
+    bool seen[256] = {false};
+    assert_int_equal(by_tok_open(&tok, by_source_path("models/tiny/tokenizer.json"), NULL, &err), BY_OK);
+    for (const char *p = text; *p; p++) seen[(unsigned char)*p] = true;
+    for (int32_t id = 0; id < 4096; id++) {
+        by_str bytes = by_tok_bytes(tok, id);
+        if (bytes.len == 1 && seen[(unsigned char)bytes.ptr[0]]) by_buf_printf(&b, "%s\"%d\":100", b.len ? "," : "", id);
+    }
+    by_tok_destroy(tok);
+    return keep(&b);
+}
+
+static void characters_are_never_cut_into_pieces(void **state) {
+    (void)state;
+    sheet s = {0};
+    const char *bias = only_bytes_of("\xf0\x9f\xa7\x91\xf0\x9f\x8f\xbd\xe2\x80\x8d\xf0\x9f\x9a\x80\xc3\xa9\xe6\xbc\xa2");
+    enum { SEEDS = 12 };
+    for (int i = 0; i < SEEDS; i++)
+        ask(&s, CHAT, format("{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"thinking\":{\"type\":\"disabled\"},"
+                             "\"seed\":%d,\"max_tokens\":80,\"logprobs\":true,\"ignore_eos\":true,\"logit_bias\":{%s}}", i, bias));
+    run(&s, small, NULL);
+    int n_whole = 0;
+    for (int i = 0; i < SEEDS; i++) {
+        by_buf bytes = {0}, want = {0};
+        const by_json *list = by_json_get(by_json_get(choice(&s, i), "logprobs"), "content");
+        for (uint32_t k = 0; k < list->n; k++) {
+            const by_json *b = by_json_get(&list->v.items[k], "bytes");
+            for (uint32_t j = 0; j < b->n; j++) by_buf_push_byte(&bytes, (char)b->v.items[j].v.i);
+        }
+        assert_int_equal(bytes.len, 80); /* one byte each */
+        by_utf8_push_lossy(&want, by_buf_str(&bytes));
+        by_str content = by_json_get(by_json_get(choice(&s, i), "message"), "content")->v.s;
+        if (!by_str_eq(content, by_buf_str(&want))) fail_msg("seed %d: %.*s instead of %s", i, (int)content.len, content.ptr, by_buf_z(&want));
+        for (size_t k = 0; k < content.len; k++) n_whole += (unsigned char)content.ptr[k] == 0xc3;
+        by_buf_deinit(&bytes);
+        by_buf_deinit(&want);
+    }
+    assert_true(n_whole > 0); /* some of what came was a character */
+}
+
+/* ---- prefix cache [O27, O28] ---- */
+
+static void a_long_prompt_gives_the_same_cold_warm_and_in_company(void **state) {
+    (void)state;
+    const char *a = ids_body("1", 2899, ",\"max_tokens\":24,\"temperature\":0");
+    sheet turns = {0}, together = {0};
+    for (int i = 0; i < 4; i++) ask(&turns, COMPLETIONS, a);
+    run(&turns, small, "--max-num-seqs", "1", NULL);
+    ask(&together, COMPLETIONS, ids_body("2", 500, ",\"max_tokens\":40"));
+    ask(&together, COMPLETIONS, a);
+    ask(&together, COMPLETIONS, ids_body("3", 900, ",\"max_tokens\":30,\"seed\":9"));
+    run(&together, small, NULL);
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(choices(&turns, i), choices(&together, 1));
+        assert_in_range(usage(&turns, i, "prompt_tokens_details", "cached_tokens"), i ? 2816 : 0, i ? 2899 : 0);
+        assert_int_equal(usage(&turns, i, NULL, "completion_tokens"), 24);
+    }
+}
+
+static void a_repeated_prompt_of_700_tokens_is_cached(void **state) {
+    (void)state;
+    sheet s = {0};
+    const char *body = ids_body("4", 699, ",\"max_tokens\":2");
+    for (int i = 0; i < 2; i++) ask(&s, COMPLETIONS, body);
+    run(&s, small, "--max-num-seqs", "1", NULL);
+    assert_int_equal(usage(&s, 0, "prompt_tokens_details", "cached_tokens"), 0);
+    assert_true(usage(&s, 1, "prompt_tokens_details", "cached_tokens") >= 512);
+}
+
+/* ---- load [O33, O34] ---- */
+
+static void load_and_tiny_caches_change_nothing(void **state) {
+    (void)state;
+    sheet one = {0}, many = {0}, poor = {0};
+    int n = by_test_scaled(120);
+    for (int i = 0; i < n; i++) {
+        int family = (int)by_rng_below(&rng, 12), length = by_rng_below(&rng, 4) ? 20 : 200;
+        by_rng was = rng;
+        rng = (by_rng){(uint64_t)family + 77}; /* families share their beginnings */
+        const char *more = format(",\"max_tokens\":%d,\"seed\":%d,\"temperature\":%d", 1 + i % 23, i, i % 2);
+        const char *body = ids_body(format("%d", 10 + family), length, more);
+        rng = was;
+        ask(&one, COMPLETIONS, body);
+        ask(&many, COMPLETIONS, body);
+        ask(&poor, COMPLETIONS, body);
+    }
+    run(&one, small, "--max-num-seqs", "1", "--no-prefix-cache", "--ram", "300M", NULL);
+    run(&many, small, "--max-num-seqs", "32", "--ram", "300M", NULL);
+    run(&poor, small, "-c", "300", "--max-num-seqs", "16", "-b", "64", "--kv-blocks", "8", "--state-slots", "8", "--ram", "12M",
+        "--expect-quantile", "0.01", NULL);
+    for (int i = 0; i < n; i++) {
+        assert_string_equal(choices(&many, i), choices(&one, i));
+        assert_string_equal(choices(&poor, i), choices(&one, i));
+    }
+}
+
+/* ---- bad numbers [O37] ---- */
+
+static void a_nan_in_an_expert_fails_who_meets_it(void **state) {
+    (void)state;
+    static const char *const flags[] = {"--layers", "6", "--experts", "32", "--without-drafts", "--without-vision", "--without-engram", NULL};
+    const char *good = by_arena_dup(&arena, by_str_z(by_temp_path("good"))).ptr, *bad = by_arena_dup(&arena, by_str_z(by_temp_path("bad"))).ptr;
+    assert_true(by_random_model(good, flags) && by_random_model(bad, flags));
+    by_random_model_poison(bad, "layers.3.ffn.experts.5.w1.scale", 0);
+    enum { N = 48 };
+    sheet healthy = {0}, s = {0};
+    for (int i = 0; i < N; i++) {
+        const char *body = ids_body(format("%d", 10 + i), 1, format(",\"max_tokens\":3,\"seed\":%d", i));
+        ask(&healthy, COMPLETIONS, body);
+        ask(&s, COMPLETIONS, body);
+    }
+    run(&healthy, good, NULL);
+    run(&s, bad, "--no-check-weights", NULL);
+    int n_failed = 0;
+    for (int i = 0; i < N; i++) {
+        if (status_of(&s, i) == 200) {
+            assert_string_equal(choices(&s, i), choices(&healthy, i));
+            continue;
+        }
+        assert_int_equal(status_of(&s, i), 500);
+        const by_json *error = by_json_get(by_json_get(by_json_get(s.rows[i], "response"), "body"), "error");
+        assert_true(by_str_eqz(by_json_get(error, "code")->v.s, "engine_error"));
+        n_failed++;
+    }
+    assert_in_range(n_failed, 2, N - 2);
+}
+
+static int open_all(void **state) {
+    (void)state;
+    by_arena_init(&arena, BY_MEM_JSON);
+    small = by_arena_dup(&arena, by_str_z(by_temp_path("small"))).ptr;
+    if (!by_random_model_small(small)) exit(77);
+    return 0;
+}
+
+static int close_all(void **state) {
+    (void)state;
+    by_arena_deinit(&arena);
+    return 0;
+}
+
+int main(void) {
+    rng = by_test_rng(20261205);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(usage_says_the_same_in_every_form),
+        cmocka_unit_test(stop_strings_end_texts_at_any_place),
+        cmocka_unit_test(stop_strings_leave_reasoning_alone),
+        cmocka_unit_test(characters_are_never_cut_into_pieces),
+        cmocka_unit_test(a_long_prompt_gives_the_same_cold_warm_and_in_company),
+        cmocka_unit_test(a_repeated_prompt_of_700_tokens_is_cached),
+        cmocka_unit_test(load_and_tiny_caches_change_nothing),
+        cmocka_unit_test(a_nan_in_an_expert_fails_who_meets_it),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
