@@ -72,7 +72,10 @@ static bool make_seq(by_request *r, int32_t i, const int32_t *tokens, int64_t n_
     s->keys = by_alloc(BY_MEM_REQUEST, (size_t)(n_max / BY_KV_BLOCK_TOKENS + 1) * sizeof *s->keys);
     if (!s->tokens || !s->keys) return false;
     memcpy(s->tokens, tokens, (size_t)s->n_prompt * 4);
-    if (s->edits && (by_sample_history_reserve(&s->history, (uint32_t)n_max + BY_SPEC_DRAFTS_MAX, NULL) < 0 ||
+    /* Room for all at once: rejected drafts keep their places, and a step allocates nothing. */
+    int64_t most = n_max * (1 + r->engine->n_drafts);
+    uint32_t distinct = most < BY_LIMIT_VOCAB ? (uint32_t)most : BY_LIMIT_VOCAB;
+    if (s->edits && (by_sample_history_reserve(&s->history, distinct, NULL) < 0 ||
                      by_sample_history_add_prompt(&s->history, s->tokens, s->n_prompt, NULL) < 0))
         return false;
     const by_request_opts *o = &r->opts;

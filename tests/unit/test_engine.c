@@ -150,6 +150,7 @@ typedef struct {
 } guest;
 
 static guest guests[COMPANY];
+static by_err reason; /* of the last failure */
 
 static void make_guests(by_engine *e) {
     static const int32_t lengths[COMPANY] = {5, 260, 140, 3, 40};
@@ -187,6 +188,7 @@ static int run_company(by_engine *e, int64_t fail_nth, bool first) {
         if (got.finish[0] == BY_CHOICE_ERROR) {
             if (got.err.code != BY_ENOMEM) fail_msg("allocation %d: request %d: %s", (int)fail_nth, i, got.err.msg);
             n_failed++;
+            reason = got.err;
         } else if (!by_run_same("with a failed allocation", &got, &guests[i].want)) {
             fail_msg("allocation %d: request %d", (int)fail_nth, i);
         }
@@ -209,7 +211,7 @@ static void a_failed_allocation_fails_one_request_at_most(void **state) {
     int n_failed = 0, step = by_test_scaled(100) >= 100 ? 1 : 9;
     for (int n = 1; n < 130; n += step) {
         int k = run_company(e, n, false);
-        if (k > 1) fail_msg("allocation %d: %d requests have failed", n, k);
+        if (k > 1) fail_msg("allocation %d: %d requests have failed: %s", n, k, reason.msg);
         n_failed += k;
         by_engine_stats s = by_run_stats_at_rest(e);
         assert_int_equal(s.blocks_used + s.slots_used, 0);
