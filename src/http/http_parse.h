@@ -7,7 +7,7 @@
  *
  *     while ((ev = by_http_parse(&p, unread, &used, &piece)) != BY_HTTP_MORE) { drop `used` bytes; ... }
  *
- * Source: RFC 9110, RFC 9112; oracle: PyPI h11 (tests/integration/http_h11.sh): what is accepted here it reads alike.
+ * Source: RFC 9110, RFC 9112; tests: test_http_parse, fuzz_http_parse, tests/integration/http_protocol.py.
  * One thread per parser. */
 #ifndef BY_HTTP_PARSE_H
 #define BY_HTTP_PARSE_H

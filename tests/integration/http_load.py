@@ -14,6 +14,7 @@ SCALE = int(os.environ.get("BY_TEST_SCALE", "100")) / 100
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 server = Server("--backend", "null", "--null-rate", "0", "--max-model-len", "1000000", "--max-queue", "100000",
                 "--output-buffer-kib", "64", "--write-timeout", "2")
+SANITIZED = "build-debug" in sys.argv[1] or "build-tsan" in sys.argv[1]  # freed memory is kept for a while: sizes say nothing
 STREAM = {"model": "tiny", "prompt": "a", "stream": True}
 
 
@@ -42,7 +43,7 @@ def a_slow_reader_is_paused_and_then_left():
         other = server.json("POST", "/v1/chat/completions", chat(max_tokens=4))  # others go on
         equal(other["usage"]["completion_tokens"], 4)
         grown = rss() - before
-        if grown > 30 << 20:
+        if grown > 30 << 20 and not SANITIZED:
             raise AssertionError(f"{grown >> 20} MiB for one client that does not read")
         server.wait_metric("bathyc_http_slow_client_cancels_total", lambda v: v >= 1)
     server.wait_metric("bathyc_http_open_streams", lambda v: v == 0)
@@ -73,7 +74,7 @@ def idle_connections_are_cheap():
     time.sleep(1.5)  # idle connections give their buffers back
     each = (rss() - before) / n
     print(f"        {n} idle connections: {each:.0f} bytes each")
-    if each > 20000 and "build-debug" not in sys.argv[1] and "build-tsan" not in sys.argv[1]:
+    if each > 20000 and not SANITIZED:
         raise AssertionError(f"{each:.0f} bytes for an idle connection; 10,000 must stay below 200 MB")
     for s in held:
         s.close()
@@ -148,7 +149,7 @@ def mixed_requests_leave_memory_flat():
     last = round_of(2)
     print(f"        {2 * n} requests: {first >> 10} KiB, then {last >> 10} KiB")
     stored = 4096 * n  # responses are kept on purpose, up to --response-store
-    if last - first > stored + (8 << 20):
+    if last - first > stored + (8 << 20) and not SANITIZED:
         raise AssertionError(f"{(last - first) >> 10} KiB more after {n} requests")
     m = server.metrics()
     for name, value in m.items():
