@@ -422,7 +422,7 @@ static by_status accept_one(by_matcher *m, void *arg) {
     uint32_t id = *(uint32_t *)arg;
     by_gr *g = &m->gr->g;
     if (m->started_at == SIZE_MAX) return accept_waiting(m, id);
-    if (m->ended_at) return BY_NOT_FOUND;
+    if (m->ended_at && id != g->vocab->eos) return BY_NOT_FOUND; /* more end tokens may follow, as the mask says */
     by_gr_term to = m->state;
     if (id == g->vocab->eos) {
         if (!by_gr_nullable(g, m->state)) return BY_NOT_FOUND;
@@ -434,7 +434,7 @@ static by_status accept_one(by_matcher *m, void *arg) {
     m->states[m->n] = m->state;
     m->n++;
     m->state = to;
-    if (id == g->vocab->eos) m->ended_at = m->n;
+    if (id == g->vocab->eos && !m->ended_at) m->ended_at = m->n;
     if (m->budget != UINT32_MAX && m->budget) m->budget--;
     return BY_OK;
 }
