@@ -290,6 +290,7 @@ static by_status read_value(reader *r, by_json *out) {
 by_status by_json_parse(by_json *out, by_arena *arena, by_str text, const by_json_opts *opts, by_err *err) {
     size_t max = opts && opts->bytes_max ? opts->bytes_max : BY_LIMIT_JSON_FILE_BYTES;
     if (text.len > max) return BY_FAIL(err, BY_ELIMIT, "JSON text of %zu bytes is over the limit of %zu", text.len, max);
+    if (!text.ptr) text = BY_STR(""); /* nothing may be added to a null pointer, not even nothing */
     reader r = {.at = text.ptr, .end = text.ptr + text.len, .start = text.ptr, .arena = arena, .err = err};
     r.depth_max = opts && opts->depth_max ? opts->depth_max : BY_LIMIT_JSON_DEPTH;
     r.merge_keys = opts && opts->merge_keys;
