@@ -28,7 +28,8 @@ static inline bool by_str_ends(by_str s, by_str suffix) {
     return s.len >= suffix.len &&
            (suffix.len == 0 || memcmp(s.ptr + s.len - suffix.len, suffix.ptr, suffix.len) == 0);
 }
-static inline by_str by_str_skip(by_str s, size_t n) { return (by_str){s.ptr + n, s.len - n}; }
+/* n <= s.len; an empty text may have no pointer, which takes part in no arithmetic. */
+static inline by_str by_str_skip(by_str s, size_t n) { return n ? (by_str){s.ptr + n, s.len - n} : s; }
 static inline by_str by_str_take(by_str s, size_t n) { return (by_str){s.ptr, n < s.len ? n : s.len}; }
 
 /* Byte-wise order, shorter first among equals; for qsort and binary search. */
