@@ -216,6 +216,34 @@ static void drafts_get_masks_up_to_the_first_refusal(void **state) {
     free(one);
 }
 
+/* A request that ignores the end of text, or drafts behind it, goes on after the end: the mask and accept agree there too. */
+static void behind_the_end_only_the_end_may_follow(void **state) {
+    (void)state;
+    by_grammar *g = make(BY_GRAMMAR_REGEX, "a");
+    by_matcher *m = start(g);
+    uint32_t drafts[3] = {EOS, EOS, 5}, *rows = calloc(4 * words, 4), *one = calloc(words, 4);
+    size_t n_ok;
+    feed(m, "a");
+    assert_int_equal(by_matcher_draft_masks(m, drafts, 3, rows, words, &n_ok, NULL), BY_OK);
+    assert_int_equal(n_ok, 2);
+    for (int i = 0; i <= 2; i++) {
+        for (uint32_t w = 0; w < words; w++) assert_int_equal(rows[(uint32_t)i * words + w], w == EOS / 32 ? 1u << EOS % 32 : 0);
+        assert_int_equal(by_matcher_fill_mask(m, one, NULL), BY_OK);
+        assert_memory_equal(one, rows, words * 4);
+        assert_int_equal(by_matcher_accept(m, 5, NULL), BY_NOT_FOUND);
+        assert_int_equal(by_matcher_accept(m, EOS, NULL), BY_OK);
+        assert_true(by_matcher_is_ended(m));
+    }
+    assert_int_equal(by_matcher_rollback(m, 2, NULL), BY_OK);
+    assert_true(by_matcher_is_ended(m));
+    assert_int_equal(by_matcher_rollback(m, 1, NULL), BY_OK);
+    assert_false(by_matcher_is_ended(m));
+    by_matcher_destroy(m);
+    by_grammar_release(g);
+    free(rows);
+    free(one);
+}
+
 static void triggers_start_the_grammar_and_bounds_force_them(void **state) {
     (void)state;
     by_grammar *g = make(BY_GRAMMAR_REGEX, "z+");
@@ -598,7 +626,8 @@ int main(void) {
                                        cmocka_unit_test(a_used_up_list_offers_no_comma),
                                        cmocka_unit_test(rollback_and_fork_keep_masks),
                                        cmocka_unit_test(drafts_get_masks_up_to_the_first_refusal),
-                                       cmocka_unit_test(triggers_start_the_grammar_and_bounds_force_them),
+                                       cmocka_unit_test(behind_the_end_only_the_end_may_follow),
+        cmocka_unit_test(triggers_start_the_grammar_and_bounds_force_them),
                                        cmocka_unit_test(forced_text_is_told),
                                        cmocka_unit_test(errors_name_their_place),
                                        cmocka_unit_test(lenient_turns_refusals_into_warnings),
