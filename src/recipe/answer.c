@@ -48,14 +48,18 @@ struct by_answer {
     by_buf lp_kept;
     kept_logprobs *kept; /* [kept_at, kept_end) */
     size_t kept_at, kept_end, kept_cap;
-    uint64_t tag;
+    uint64_t tag, tag_shown; /* the last one given, and the last one whose log probabilities went out */
     by_buf reasoning; /* parity: to be counted at the end */
     by_buf call_id;
 };
 
 /* ---- deltas on their way to the sink ---- */
 
+/* A piece may become several deltas. The original repeats its log probabilities with each of them; the server shows a token
+ * once. */
 static bool find_logprobs(by_answer *a, uint64_t tag, by_str *json) {
+    if (a->server && tag == a->tag_shown) return false;
+    a->tag_shown = tag;
     while (a->kept_at < a->kept_end && a->kept[a->kept_at].tag < tag) a->kept_at++;
     if (a->kept_at == a->kept_end || a->kept[a->kept_at].tag != tag) return false;
     *json = by_str_of(a->lp_kept.ptr + a->kept[a->kept_at].off, a->kept[a->kept_at].len);

@@ -106,13 +106,16 @@ static const by_json *expected_answer(const text_case *c) {
     const by_json *expect = member(c->row, "expect"), *finish = member(c->row, "finish_reason");
     for (uint32_t i = 0; i < expect->n; i++) ids[i] = (int32_t)expect->v.items[i].v.i;
     const int32_t eos = 1;
+    /* The goldens were made without constraints. A complete constrained text ends by itself: the end token is not sampled. */
+    uint32_t n_ids = expect->n;
+    if (r.inference.grammar.kind && n_ids && ids[n_ids - 1] == eos) n_ids--;
     by_api_stream_opts o = {.request = &r, .id = BY_STR("x"), .keep_whole = true,
                             .answer = {.tok = tok, .server = true, .end_ids = &eos, .n_end_ids = 1}};
     by_api_stream *s;
     by_buf b = {0};
     check(by_api_stream_create(&s, &o, &err), &err);
     check(by_api_stream_ready(s, member(c->row, "tokens")->n, 0, NULL, &err), &err);
-    check(by_api_stream_tokens(s, ids, expect->n, NULL, 0, &err), &err);
+    check(by_api_stream_tokens(s, ids, n_ids, NULL, 0, &err), &err);
     check(by_api_stream_finish(s, by_str_eqz(finish->v.s, "length") ? BY_REASON_LENGTH : BY_REASON_STOP, &err), &err);
     check(by_api_stream_write_whole(s, &b, &err), &err);
     const by_json *v = parse(by_buf_str(&b));

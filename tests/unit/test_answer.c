@@ -259,6 +259,43 @@ static void call_ids_are_a_function_of_the_seed(void **state) {
     by_buf_deinit(&z);
 }
 
+/* ---- log probabilities ---- */
+
+typedef struct {
+    int deltas, with;
+} logprob_count;
+
+static void no_begin(void *c, const by_answer_begin *b) { (void)c, (void)b; }
+static void count_logprobs(void *c, const by_answer_delta *d) {
+    logprob_count *n = c;
+    n->deltas++;
+    n->with += d->has_logprobs;
+}
+static void no_end(void *c, const by_answer_end *e) { (void)c, (void)e; }
+
+/* In JSON mode the opening bracket of `{"` becomes a delta of its own: two deltas of one token. */
+static void a_token_shows_its_log_probability_once(void **state) {
+    (void)state;
+    for (int server = 0; server < 2; server++) {
+        logprob_count n = {0};
+        const by_answer_sink sink_of_n = {.ctx = &n, .begin = no_begin, .delta = count_logprobs, .end = no_end};
+        by_parser_opts parser = {.json_output = true, .stage = BY_STAGE_NONE};
+        by_answer_opts opts = {.tok = tok, .server = server, .parser = parser};
+        by_answer *a = NULL;
+        by_tok_ids ids = {0};
+        by_logprob lp = {.logprob = -0.5f};
+        assert_int_equal(by_tok_encode(tok, NULL, BY_STR("{\""), BY_TOK_FULL, &ids, NULL), BY_OK);
+        assert_int_equal(ids.n, 1);
+        assert_int_equal(by_answer_create(&a, &opts, &sink_of_n, NULL), BY_OK);
+        assert_int_equal(by_answer_tokens(a, ids.ids, 1, &lp, 1, NULL), BY_OK);
+        assert_int_equal(by_answer_finish(a, BY_REASON_STOP, NULL), BY_OK);
+        assert_int_equal(n.deltas, 2);
+        assert_int_equal(n.with, server ? 1 : 2);
+        by_tok_ids_deinit(&ids);
+        by_answer_destroy(a);
+    }
+}
+
 /* ---- memory ---- */
 
 static void every_allocation_may_fail(void **state) {
@@ -331,6 +368,7 @@ int main(void) {
         cmocka_unit_test_setup(typed_markup_stays_text, setup),
         cmocka_unit_test_setup(calls_out_of_order_are_refused, setup),
         cmocka_unit_test_setup(call_ids_are_a_function_of_the_seed, setup),
+        cmocka_unit_test_setup(a_token_shows_its_log_probability_once, setup),
         cmocka_unit_test_setup(every_allocation_may_fail, setup),
         cmocka_unit_test_setup(steady_state_allocates_nothing, setup),
     };
