@@ -73,8 +73,8 @@ typedef struct by_request by_request;
 /* Errors: those of by_model_open, by_kv_create and by_sched_create; BY_ENOMEM when one sequence of max_context tokens does not
  * fit. */
 by_status by_engine_open(by_engine **out, const by_engine_opts *opts, by_err *err);
-/* Ends every request with BY_CHOICE_CANCELLED and waits for the threads. All requests must be released afterwards or
- * before; NULL is allowed. */
+/* Ends every request with BY_CHOICE_CANCELLED and waits for the threads. All requests must have been released
+ * before: a handle is of no use afterwards. NULL is allowed. */
 void by_engine_close(by_engine *e);
 
 /* The model (read-only), and the most tokens one sequence may have. */

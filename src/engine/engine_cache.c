@@ -77,6 +77,9 @@ static bool takes_snapshots(const by_engine *e) {
  * wrote behind them lies where the ring has room to spare. */
 void by_engine_want_snapshot(by_engine *e, by_seq *s, int64_t n_tokens, by_job *job, int32_t row) {
     if (!takes_snapshots(e) || s->request->opts.prompt_logprobs) return;
+    /* Behind the boundary the rings are right from the cut on only: rows in front of keep_from never went there, and what lies in
+     * the slot is another request's. BY_RESTORE_LOAD takes the rings in front of the boundary alone. */
+    if (e->opts.restore != BY_RESTORE_LOAD && s->keep_from > 0 && n_tokens < s->sched.cut) return;
     int64_t n = n_tokens / BY_KV_BLOCK_TOKENS;
     if (n < 1 || (n <= s->n_keys && find_snapshot(e, &s->keys[n - 1]))) return;
     by_snapshot *place = place_for_snapshot(e);

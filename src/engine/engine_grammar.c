@@ -113,8 +113,13 @@ static int32_t drafts_of(const by_job *job, const by_sample_job *s) { return s->
 
 static void fill(const by_masks *m, by_sample_job *s) {
     by_err err = {0};
-    int32_t n_ok;
-    by_status status = by_seq_masks(s->seq, s->seq->n_known, s->seq->drafts.ids, drafts_of(m->job, s), s->masks, m->words, &n_ok, &err);
+    int32_t n_ok, n_drafts = drafts_of(m->job, s);
+    by_status status = by_seq_masks(s->seq, s->seq->n_known, s->seq->drafts.ids, n_drafts, s->masks, m->words, &n_ok, &err);
+    if (status < 0 && n_drafts > 0) { /* drafts that may never be taken are no reason to fail: the text goes on without them */
+        n_drafts = 0;
+        status = by_seq_masks(s->seq, s->seq->n_known, NULL, 0, s->masks, m->words, &n_ok, &err);
+    }
+    s->n_masked = 1 + n_drafts;
     if (status < 0) fail_sample(s, status, &err);
 }
 

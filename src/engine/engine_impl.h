@@ -118,6 +118,7 @@ typedef struct by_sample_job {
     int32_t first_out, most_outs, n_outs; /* in job.outs */
     by_status status;
     uint32_t *masks;    /* [1 + drafts, words] in the engine's memory, NULL = all allowed (device and mask threads) */
+    int32_t n_masked;   /* rows that have theirs; what lies behind them is not judged */
     /* what became of the drafts, and the new ones */
     int32_t n_verified, n_accepted, n_proposed;
     double verified_conf[BY_SPEC_DRAFTS_MAX]; /* of the verified drafts */

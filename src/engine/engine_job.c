@@ -124,7 +124,7 @@ static by_status sample_one(by_engine *e, by_job *job, by_sample_job *k, const f
         BY_TRY(by_seq_advance(s, t.id, &complete, err));
         out->finish = finish_of(s, t.id, complete);
         s->at_end = out->finish != BY_CHOICE_RUNNING;
-        if (!t.accepted || s->at_end) break;
+        if (!t.accepted || s->at_end || (k->masks && i + 1 >= k->n_masked)) break;
     }
     if (own && r->decodes) r->n_computed = s->n_known - 1;
     return BY_OK;
@@ -163,8 +163,13 @@ static void sample_all(by_engine *e, by_job *job) {
         if (!job->rows[i].all) continue;
         by_err err = {0};
         by_status status = prompt_rows(e, &job->rows[i], view, &err);
-        for (int32_t k = 0; status < 0 && k < job->n_samples; k++)
-            if (job->samples[k].row == i) job->samples[k].status = status;
+        if (status == BY_OK) continue;
+        by_request *r = job->rows[i].seq->request;
+        by_err_prefix(&err, "prompt: ");
+        pthread_mutex_lock(&r->lock);
+        r->error = err;
+        pthread_mutex_unlock(&r->lock);
+        job->rows[i].bad_at = job->rows[i].first; /* fails the request at the commit */
     }
     for (int32_t k = 0; k < job->n_samples; k++) {
         by_sample_job *s = &job->samples[k];
@@ -224,7 +229,7 @@ by_status by_engine_check_rows(void *arg, int32_t layer, by_tensor h, by_err *er
         int64_t first = r->first, end = first + r->n_rows;
         if (kept && r->keep_from > first) first = r->keep_from < end ? r->keep_from : end;
         for (int64_t t = first; t < end && n_seen < h.rows; t++, n_seen++, row += h.stride)
-            if (r->bad_at < 0 && !finite_row(h.dtype, row, h.cols)) mark_bad(e, r, t, layer);
+            if ((r->bad_at < 0 || t < r->bad_at) && !finite_row(h.dtype, row, h.cols)) mark_bad(e, r, t, layer);
     }
     assert(n_seen == h.rows);
     by_mem_unview(h.mem);

@@ -116,6 +116,21 @@ static void leave_when_done(by_engine *e, by_request *r) {
     by_request_leave(r);
 }
 
+static void fail_choice(by_engine *e, by_seq *s, const by_err *err);
+
+/* The first choice has ended before its prompt was done, so nobody will fork the others from it: they start by themselves. */
+static void start_orphans(by_engine *e, by_request *r) {
+    if (r->ticket) return; /* not begun: begin sees to them */
+    for (int32_t i = 1; i < r->opts.best_of; i++) {
+        by_seq *s = &r->seqs[i];
+        by_err err = {0};
+        if (s->ended || !s->parent) continue;
+        s->parent = NULL;
+        s->sched.accepted = true;
+        if (by_sched_add(e->sched, &s->sched, &err) < 0) fail_choice(e, s, &err);
+    }
+}
+
 /* Ends a choice: no more rows; what it holds goes back when no job has it any more. ev: its last event. */
 static void end_choice(by_engine *e, by_seq *s, by_event ev) {
     if (s->ended) return;
@@ -137,6 +152,7 @@ static void end_choice(by_engine *e, by_seq *s, by_event ev) {
     else e->stats.n_finished++;
     if (ev.finish == BY_CHOICE_STOP || ev.finish == BY_CHOICE_LENGTH) note_output(e, s->n_out);
     if (s->in_flight == 0) by_engine_release_seq(e, s);
+    if (s->choice == 0) start_orphans(e, s->request);
 }
 
 static void fail_choice(by_engine *e, by_seq *s, const by_err *err) {
@@ -159,6 +175,10 @@ static void begin(by_engine *e, by_request *r) {
     by_err err = {0};
     by_status status = by_engine_grammar_begin(r, &err);
     if (status == BY_AGAIN) return;
+    if (status == BY_OK && r->seqs[0].ended) {
+        start_orphans(e, r);
+        return;
+    }
     if (status == BY_OK) status = by_sched_add(e->sched, &r->seqs[0].sched, &err);
     for (int32_t i = 0; status < 0 && i < r->opts.best_of; i++) fail_choice(e, &r->seqs[i], &err);
 }
@@ -256,6 +276,7 @@ static void start_sisters(by_engine *e, by_job *job, by_seq *first, int32_t row)
         if (!forked) {
             if (s->holds) by_engine_release_seq(e, s);
             s->sched.n_done = 0;
+            s->sched.accepted = true;
             if (by_sched_add(e->sched, &s->sched, &err) < 0) fail_choice(e, s, &err);
             continue;
         }

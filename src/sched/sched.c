@@ -113,7 +113,7 @@ void by_plan_deinit(by_plan *plan) {
 }
 
 by_status by_sched_add(by_sched *s, by_sched_seq *seq, by_err *err) {
-    if (s->waiting.n >= s->opts.max_waiting)
+    if (s->waiting.n >= s->opts.max_waiting && !seq->accepted)
         return BY_FAIL(err, BY_EBUSY, "%d requests are waiting, which is the limit", s->waiting.n);
     seq->n_done = seq->n_open = 0;
     seq->n_passed = 0;
@@ -227,6 +227,7 @@ static int64_t at_most(int64_t n, int64_t limit) { return n < limit ? n : limit;
 /* Begins to load a sequence with what the engine keeps behind it. A step of the model has pushed all of it out of the caches, and
  * then waiting for memory is what a plan takes most of its time for. */
 static void fetch(const by_sched_seq *seq) {
+    if (!seq) return;
     for (int i = 0; i < 5; i++) __builtin_prefetch((const char *)seq + 64 * i, 1);
 }
 

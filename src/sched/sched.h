@@ -43,6 +43,7 @@ typedef struct by_sched_seq {
     int64_t n_max;       /* tokens it can end with: no row is planned beyond */
     int64_t cut;         /* a prefill chunk ends here; 0 = anywhere. May be set by the pool's admit */
     bool wants_all;      /* prompt rows want logits: they share opts.all_rows of a step */
+    bool accepted;       /* its request was taken in before: the limit of the queue does not concern it */
     bool paused;         /* its reader is slow: keeps what it holds, gets no rows */
 
     by_sched_state state;
@@ -113,7 +114,7 @@ by_status by_sched_create(by_sched **out, const by_sched_opts *opts, const by_sc
 /* All sequences must have been removed (asserted). */
 void by_sched_destroy(by_sched *s);
 
-/* Puts a sequence in the queue. BY_EBUSY when max_waiting are there. */
+/* Puts a sequence in the queue. BY_EBUSY when max_waiting are there, unless it is accepted. */
 by_status by_sched_add(by_sched *s, by_sched_seq *seq, by_err *err);
 /* A child that shares its parent's state and runs at once (n > 1). Takes no slot: the caller has done so. */
 void by_sched_add_running(by_sched *s, by_sched_seq *seq);

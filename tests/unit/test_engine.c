@@ -113,6 +113,69 @@ static void a_step_allocates_nothing_and_leaves_the_processor_alone(void **state
 #endif
 }
 
+/* ---- snapshots ---- */
+
+/* A long prompt is computed in chunks, and rows in front of the cut never reach the layers behind the boundary: a chunk that
+ * happens to end on a block must leave no snapshot there, whose rings another request has written. */
+static void a_prefix_of_a_long_prompt_is_no_strangers_state(void **state) {
+    (void)state;
+    static int32_t junk[300], a[590], b[250];
+    static by_run_result want, got;
+    by_engine_opts o = options();
+    o.draft_mode = BY_DRAFT_OFF;
+    o.state_slots = 1;
+    o.sched.max_seqs = 1;
+    for (int round = 0; round < by_test_scaled(6) + 1; round++) {
+        o.restore = round % 2 ? BY_RESTORE_FULL : BY_RESTORE_AUTO;
+        o.prefix_cache = false;
+        by_engine *cold = open_engine(&o);
+        o.prefix_cache = true;
+        by_engine *warm = open_engine(&o);
+        random_tokens(junk, 300, cold);
+        random_tokens(a, 590, cold);
+        int32_t shared = 130 + (int32_t)by_rng_below(&rng, 100);
+        random_tokens(b, 250, cold);
+        memcpy(b, a, (size_t)shared * 4);
+        by_request_opts first = by_run_request(junk, 300, 4, 1), second = by_run_request(a, 590, 4, 2),
+                        third = by_run_request(b, shared + 1 + (int32_t)by_rng_below(&rng, 20), 16, 3);
+        by_run_read(&want, submit(cold, &third));
+        by_run_read(&got, submit(warm, &first));
+        by_run_read(&got, submit(warm, &second));
+        by_run_read(&got, submit(warm, &third));
+        assert_true(by_run_same("behind a prefix of a long prompt", &got, &want));
+        by_engine_close(cold);
+        by_engine_close(warm);
+    }
+}
+
+/* ---- choices ---- */
+
+/* The first choice, whose prompt the others share, is aborted before that prompt is done. */
+static void choices_go_on_without_the_first(void **state) {
+    (void)state;
+    static int32_t a[560];
+    static by_run_result want, got;
+    by_engine_opts o = options();
+    by_engine *e = open_engine(&o);
+    for (int round = 0; round < 4; round++) {
+        random_tokens(a, 560, e);
+        by_request_opts q = by_run_request(a, 560, 12, 40 + (uint64_t)round);
+        q.n = q.best_of = 3;
+        by_run_read(&want, submit(e, &q));
+        by_request *r = submit(e, &q);
+        by_request_abort(r, 0, false);
+        by_run_read(&got, r);
+        assert_false(got.stuck);
+        assert_int_equal(got.finish[0], BY_CHOICE_CANCELLED);
+        for (int c = 1; c < 3; c++) {
+            assert_int_equal(got.finish[c], want.finish[c]);
+            assert_int_equal(got.n[c], want.n[c]);
+            assert_memory_equal(got.tokens[c], want.tokens[c], (size_t)want.n[c] * 4);
+        }
+    }
+    by_engine_close(e);
+}
+
 /* ---- slow readers ---- */
 
 static void a_reader_that_does_not_read_stops_only_its_own_request(void **state) {
@@ -262,6 +325,8 @@ int main(void) {
     rng = by_test_rng(20261203);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_allocates_nothing_and_leaves_the_processor_alone),
+        cmocka_unit_test(a_prefix_of_a_long_prompt_is_no_strangers_state),
+        cmocka_unit_test(choices_go_on_without_the_first),
         cmocka_unit_test(a_reader_that_does_not_read_stops_only_its_own_request),
         cmocka_unit_test(a_failed_allocation_fails_one_request_at_most),
         cmocka_unit_test(a_swap_finds_its_memory_when_nothing_else_can_run),
