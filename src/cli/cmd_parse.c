@@ -24,11 +24,13 @@ typedef struct {
 
 /* ---- input ---- */
 
-/* Token ids: digits, anything between them. */
+/* Token ids: digits, with blanks, line ends, commas and brackets between them. */
 static by_status read_ids(by_tok_ids *ids, by_str text, by_err *err) {
     size_t cap = 0;
     for (size_t i = 0; i < text.len;) {
         if (text.ptr[i] < '0' || text.ptr[i] > '9') {
+            if (!text.ptr[i] || !strchr(" \t\r\n,[]", text.ptr[i]))
+                return BY_FAIL(err, BY_EINVAL, "--ids: byte %zu of the input is neither a digit nor a separator", i + 1);
             i++;
             continue;
         }

@@ -2,7 +2,6 @@
  *
  * The prompt goes through the recipe library as a Chat Completions request, or raw. Reasoning is shown dimmed when standard
  * output is a terminal, and left out otherwise; with --json one object with everything is printed at the end. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +41,7 @@ typedef struct {
     by_answer_end_kind end;
     by_answer_usage usage;
     bool dimmed, show_reasoning, ended, wrote, output_lost;
+    by_err output_err; /* why */
     char last; /* byte written last */
 } job;
 
@@ -50,6 +50,10 @@ typedef struct {
 static by_status read_prompt(job *j, by_buf *text, by_err *err) {
     if (j->file) BY_TRY(by_file_read(text, j->file, BY_LIMIT_REQUEST_BYTES, err));
     else by_buf_push_z(text, j->prompt);
+    if (j->file && !j->raw && text->len && text->ptr[text->len - 1] == '\n') { /* the end of a file's last line is not the question's */
+        text->len--;
+        if (text->len && text->ptr[text->len - 1] == '\r') text->len--;
+    }
     size_t bad = 0;
     if (!by_utf8_valid(by_buf_str(text), &bad))
         return BY_FAIL(err, BY_EFORMAT, "%s: not valid UTF-8 at byte %zu", j->file ? j->file : "--prompt", bad);
@@ -170,8 +174,7 @@ static by_status encode(job *j, const by_api_converted *c, by_tok_ids *ids, by_e
 
 static void put(job *j, by_str text) {
     if (text.len == 0 || j->json || j->output_lost) return;
-    by_err err;
-    j->output_lost = by_fd_write_all(1, text.ptr, text.len, &err) < 0;
+    j->output_lost = by_fd_write_all(1, text.ptr, text.len, &j->output_err) < 0;
     j->wrote = true;
     j->last = text.ptr[text.len - 1];
 }
@@ -220,7 +223,10 @@ static by_status on_token(void *arg, int32_t token, float logprob, by_err *err) 
     (void)logprob;
     job *j = arg;
     BY_TRY(by_answer_tokens(j->answer, &token, 1, NULL, 0, err));
-    if (j->output_lost) return BY_FAIL(err, BY_EIO, "standard output: %s", strerror(EPIPE));
+    if (j->output_lost) {
+        *err = j->output_err;
+        return by_err_prefix(err, "standard output: ");
+    }
     return j->ended ? BY_END : BY_OK;
 }
 
@@ -317,7 +323,9 @@ static by_status print_json(job *j, const by_solo_gen_result *r, by_err *err) {
     return status;
 }
 
-static void print_speed(const by_solo_gen_result *r) {
+static void print_notes(const job *j, const by_solo_gen_result *r) {
+    if (j->end == BY_END_LENGTH)
+        fprintf(stderr, "(cut: the limit of tokens is reached%s)\n", j->schema || j->regex || j->grammar ? "; the text may be incomplete" : "");
     fprintf(stderr, "prompt: %d tokens, %.1f tokens/s; generation: %d tokens, %.1f tokens/s\n", r->n_prompt,
             r->prefill_s > 0 ? r->n_prompt / r->prefill_s : 0, r->n_output, r->decode_s > 0 ? r->n_output / r->decode_s : 0);
 }
@@ -344,7 +352,7 @@ static by_status run(job *j, by_err *err) {
     BY_TRY_OUT(generate(j, &c, &ids, &r, err));
     if (j->json) BY_TRY_OUT(print_json(j, &r, err));
     else if (j->wrote && j->last != '\n') put(j, BY_STR("\n"));
-    print_speed(&r);
+    print_notes(j, &r);
 out:
     by_tok_ids_deinit(&ids);
     by_arena_deinit(&arena);

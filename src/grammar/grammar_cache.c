@@ -92,6 +92,13 @@ static void unlink_entry(by_grammar_cache *c, entry *e) {
     *at = e->next;
 }
 
+static void unqueue(by_grammar_cache *c, entry *e) {
+    entry *before = NULL;
+    for (entry *at = c->first; at != e; at = at->next_queued) before = at;
+    *(before ? &before->next_queued : &c->first) = e->next_queued;
+    if (c->last == e) c->last = before;
+}
+
 /* Everything that decides the language and the limits, one behind the other with lengths. */
 static by_status key_of(const by_grammar_spec *s, uint8_t key[32], by_err *err) {
     by_buf b = {0};
@@ -322,7 +329,9 @@ void by_grammar_ticket_close(by_grammar_ticket *t) {
     pthread_mutex_lock(&c->lock);
     if (t->next) t->next->prev = t->prev;
     *(t->prev ? &t->prev->next : &e->tickets) = t->next;
-    if (!e->tickets && e->state == FAILED && !e->keep) {
+    bool unwanted = e->state == QUEUED || (e->state == FAILED && !e->keep);
+    if (!e->tickets && unwanted) { /* nobody asks for it any more: it would only hold up the others behind it */
+        if (e->state == QUEUED) unqueue(c, e);
         unlink_entry(c, e);
         free_entry(e);
     }

@@ -31,6 +31,8 @@ check stop "$(printf 'content\n  ab\nfinish stop')" "$(printf 'abENDcd' | "$prog
 check length "$(printf 'reasoning\n  cut\nfinish length')" "$(printf 'cut' | "$program" parse --finish length)"
 check 'no calls' "$(printf 'content\n  <%s calls>\nfinish stop' $T)" "$(printf '<%s calls>' $T | "$program" parse --stage none --no-calls)"
 check ids "$(printf 'content\n  Hi\nfinish stop')" "$(printf 'Hi' | "$program" parse --stage none)"
+printf '72 foo 101' | "$program" parse --ids >/dev/null 2>&1
+check 'what is no id' 1 $?
 printf 'x' | "$program" parse --stage nowhere >/dev/null 2>&1
 check 'wrong stage' 2 $?
 "$program" parse /does/not/exist >/dev/null 2>&1
