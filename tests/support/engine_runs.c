@@ -30,7 +30,7 @@ void by_run_read(by_run_result *out, by_request *r) {
         if (ev.token < 0 || at == BY_RUN_TOKENS) continue;
         out->tokens[c][at] = ev.token;
         out->logprobs[c][at] = ev.logprob;
-        memcpy(out->top[c][at], ev.top, (size_t)ev.n_top * sizeof *ev.top);
+        if (ev.n_top) memcpy(out->top[c][at], ev.top, (size_t)ev.n_top * sizeof *ev.top);
         out->n[c]++;
     }
     out->stuck = status != BY_END;
