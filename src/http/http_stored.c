@@ -196,7 +196,6 @@ static void on_ended(void *arg, by_job *job, const by_call_problem *problem, by_
     entry *e = arg;
     (void)job;
     by_stored *s = e->stored;
-    e->job = NULL;
     if (problem && !e->background) {
         drop(s, e);
         return;
@@ -215,6 +214,7 @@ static void on_ended(void *arg, by_job *job, const by_call_problem *problem, by_
             weigh(s, c);
         }
     }
+    e->job = NULL; /* until here it kept e from being dropped for the conversation */
     if (e->body.failed || e->items.failed) drop(s, e);
     else weigh(s, e);
 }
@@ -275,6 +275,19 @@ static bool find_before(by_exchange *ex, const by_json *body, by_str *items, by_
     return false;
 }
 
+static entry *find_or_404(by_exchange *ex, by_str id, bool conversation) {
+    entry *e = find(ex->http->stored, id, conversation);
+    if (!e)
+        by_reply_error(ex, 404, conversation ? "conversation_not_found" : "response_not_found", "%s '%.*s' is not stored here",
+                       conversation ? "conversation" : "response", BY_STR_ARG(by_str_take(id, 100)));
+    return e;
+}
+
+static void reply_body(by_exchange *ex, by_str id) {
+    entry *e = find_or_404(ex, id, false);
+    if (e) by_reply_json(ex, 200, by_buf_str(&e->body));
+}
+
 /* Starts a response whose fields are fine. */
 static void start(by_exchange *ex, const by_json *body, by_str before, by_job_opts *o) {
     by_http *h = ex->http;
@@ -303,8 +316,10 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
         if (e) drop(h->stored, e);
         by_reply_error(ex, 503, "out_of_memory", "out of memory for a request");
     } else {
-        by_job_start(h, o->background ? NULL : ex, o, e ? &e->job : NULL); /* e may be gone now, unless in the background */
-        if (o->background && e) by_reply_json(ex, 200, by_buf_str(&e->body));
+        char id[sizeof e->id] = "";
+        if (e) memcpy(id, e->id, sizeof id);
+        by_job_start(h, o->background ? NULL : ex, o, e ? &e->job : NULL); /* e may be gone now */
+        if (o->background) reply_body(ex, by_str_z(id));
     }
     by_buf_deinit(&request);
     by_buf_deinit(&items);
@@ -334,18 +349,7 @@ void by_handle_responses(by_exchange *ex, by_str id) {
     if (find_before(ex, &body, &before, &o.previous_response_id, &o.conversation_id)) start(ex, &body, before, &o);
 }
 
-static entry *find_or_404(by_exchange *ex, by_str id, bool conversation) {
-    entry *e = find(ex->http->stored, id, conversation);
-    if (!e)
-        by_reply_error(ex, 404, conversation ? "conversation_not_found" : "response_not_found", "%s '%.*s' is not stored here",
-                       conversation ? "conversation" : "response", BY_STR_ARG(by_str_take(id, 100)));
-    return e;
-}
-
-void by_handle_response_get(by_exchange *ex, by_str id) {
-    entry *e = find_or_404(ex, id, false);
-    if (e) by_reply_json(ex, 200, by_buf_str(&e->body));
-}
+void by_handle_response_get(by_exchange *ex, by_str id) { reply_body(ex, id); }
 
 static void reply_deleted(by_exchange *ex, const char *id, const char *object) {
     by_buf b = {0};
@@ -376,7 +380,11 @@ void by_handle_response_cancel(by_exchange *ex, by_str id) {
         return;
     }
     if (e->job) {
-        by_job_cancel(e->job);
+        char key[sizeof e->id];
+        memcpy(key, e->id, sizeof key);
+        by_job_cancel(e->job); /* e may be gone now */
+        e = find_or_404(ex, by_str_z(key), false);
+        if (!e) return;
         if (e->job) write_state(e, "cancelled", NULL, (by_str){0}); /* the worker has it: it ends in a moment */
     }
     by_reply_json(ex, 200, by_buf_str(&e->body));
