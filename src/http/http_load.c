@@ -53,6 +53,7 @@ static by_status take_service(by_http *h, by_err *err) {
 
 static void on_loaded(void *arg) {
     by_http *h = arg;
+    if (!h->loading) return; /* by_load_join came first */
     if (h->load_status == BY_OK) h->load_status = take_service(h, &h->load_err);
     if (h->load_status < 0) {
         h->load_failed = true;

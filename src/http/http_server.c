@@ -190,6 +190,10 @@ by_status by_http_run(by_http *h, by_err *err) {
     by_timer_set(h->tick, BY_HTTP_TICK_MS);
     BY_TRY(by_load_start(h, err));
     by_status status = by_loop_run(h->loop, err);
+    if (h->opts.catch_signals) { /* loading cannot be broken off: another signal ends the process */
+        signal(SIGTERM, SIG_DFL);
+        signal(SIGINT, SIG_DFL);
+    }
     by_load_join(h);
     if (status == BY_OK && h->load_failed) {
         *err = h->load_err;

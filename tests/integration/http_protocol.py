@@ -205,6 +205,16 @@ def not_ready_is_503_with_retry_after():
     equal(s.stop(), 0)
 
 
+def a_signal_while_loading_is_an_orderly_end():
+    for wait in (0, 0, 0.01, 0.03, 0.1, 0.2):
+        s = Server(wait=False)
+        time.sleep(wait)
+        began = time.monotonic()
+        equal(s.stop(), 0, wait)
+        if time.monotonic() - began > 15 * SLOW:
+            raise AssertionError(f"{time.monotonic() - began:.1f} s")
+
+
 def the_end_is_orderly():
     s = Server()
     body = {"model": "tiny", "prompt": "a", "max_tokens": 300, "ignore_eos": True, "stream": True}
@@ -223,14 +233,16 @@ def the_end_is_orderly():
     equal((first + rest).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), True, "the stream goes on to its end")
     equal(s.process.wait(DEADLINE), 0)
     # A second signal does not wait.
-    s = Server()
+    s = Server("--backend", "null", "--null-rate", "1", "--drain-timeout", "600")
     stream = s.connect()
     stream.sendall(request("POST", "/v1/completions", {**body, "max_tokens": 900}))
     stream.recv(65536)
     s.process.send_signal(signal.SIGTERM)
     s.wait_line("stopping")
+    time.sleep(0.5)
+    equal(s.process.poll(), None, "the stream is let run")
     s.process.send_signal(signal.SIGINT)
-    equal(s.process.wait(DEADLINE), 0)
+    equal(s.process.wait(15 * SLOW), 0)
 
 
 def usage_errors():
@@ -262,4 +274,4 @@ if __name__ == "__main__":
     sys.exit(run([pipelined_requests_are_answered_in_order, a_second_request_during_the_first_is_harmless, a_request_may_come_byte_by_byte,
                   expect_continue_is_answered_first, what_is_malformed_is_refused_and_ends_the_connection, versions_and_methods,
                   clients_that_break_off_leave_nothing, slow_clients_are_ended, request_ids, keys_and_origins,
-                  not_ready_is_503_with_retry_after, at_most_so_many_connections, the_end_is_orderly, usage_errors]))
+                  not_ready_is_503_with_retry_after, a_signal_while_loading_is_an_orderly_end, at_most_so_many_connections, the_end_is_orderly, usage_errors]))
