@@ -2,10 +2,12 @@
  * answers have left in the output buffer, and ends when one side is too slow or gone.
  *
  * Reading goes on while an answer is being made, up to a bound, because that is how a client that leaves is noticed. Requests
- * that come meanwhile (pipelining) wait in `in`. Output is collected and sent once per round of the loop. */
+ * that come meanwhile (pipelining) wait in `in`, and also while a client does not take the answers of earlier ones. Output is
+ * collected and sent once per round of the loop. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -115,9 +117,15 @@ void by_conn_mark(by_conn *c) {
     by_loop_want_after(c->http->loop);
 }
 
+static bool may_parse(const by_conn *c) {
+    return !c->dead && !c->closing && !(c->ex && c->ex->received_us) && by_conn_unsent(c) <= c->http->opts.output_bytes;
+}
+
+static bool may_read(const by_conn *c) { return c->in.len - c->in_at < AHEAD_BYTES_MAX || may_parse(c); }
+
 static void want_events(by_conn *c) {
     int events = by_conn_unsent(c) ? BY_LOOP_WRITE : 0;
-    if (!c->eof) events |= c->in.len - c->in_at < AHEAD_BYTES_MAX || !c->ex ? BY_LOOP_READ : BY_LOOP_CLOSED;
+    if (!c->eof) events |= may_read(c) ? BY_LOOP_READ : BY_LOOP_CLOSED;
     if (by_watch_set(c->watch, events) < 0) by_conn_close(c);
 }
 
@@ -148,6 +156,8 @@ static void note_progress(by_conn *c, size_t sent) {
     }
 }
 
+static void parse_input(by_conn *c);
+
 static void send_out(by_conn *c) {
     size_t before = c->out_at;
     by_conn_end_chunk(c);
@@ -173,7 +183,7 @@ static void send_out(by_conn *c) {
             by_buf_deinit(&c->out);
             c->out = (by_buf){0};
         }
-    } else if (c->out_at > READ_BYTES) {
+    } else if (c->out_at > READ_BYTES && c->out_at > c->out.len / 2) {
         c->out.len -= c->out_at;
         memmove(c->out.ptr, c->out.ptr + c->out_at, c->out.len);
         c->out_at = 0;
@@ -181,6 +191,10 @@ static void send_out(by_conn *c) {
     if (c->slow && c->ex && by_conn_unsent(c) <= c->http->opts.output_bytes / 4) {
         c->slow = false;
         if (c->ex->ops && c->ex->ops->resume) c->ex->ops->resume(c->ex->job);
+        if (c->dead) return;
+    }
+    if (c->stalled && may_parse(c)) {
+        parse_input(c);
         if (c->dead) return;
     }
     if (c->closing && !c->lingering && by_conn_unsent(c) == 0) end_output(c);
@@ -297,8 +311,6 @@ static void take_end(by_conn *c) {
     if (!c->dead && c->ex && c->ex->done) end_exchange(c);
 }
 
-static bool may_parse(const by_conn *c) { return !c->dead && !c->closing && !(c->ex && c->ex->received_us); }
-
 static void parse_input(by_conn *c) {
     if (c->looping) return; /* an answer that came at once: the loop below goes on by itself */
     c->looping = true;
@@ -322,6 +334,7 @@ static void parse_input(by_conn *c) {
     }
     c->looping = false;
     if (c->dead) return;
+    c->stalled = !more && !c->closing && !(c->ex && c->ex->received_us) && c->in_at < c->in.len;
     if (c->in_at == c->in.len) {
         by_buf_clear(&c->in);
         c->in_at = 0;
@@ -330,7 +343,7 @@ static void parse_input(by_conn *c) {
         memmove(c->in.ptr, c->in.ptr + c->in_at, c->in.len);
         c->in_at = 0;
     }
-    if (c->eof) { /* nothing more will come: what waits for it is lost */
+    if (c->eof && !c->stalled) { /* nothing more will come: what waits for it is lost */
         if (c->ex && (c->ex->ops || !c->ex->received_us)) by_conn_close(c);
         else c->closing = true;
         by_conn_mark(c);
@@ -400,11 +413,18 @@ static void tick_reading(by_conn *c, int64_t waited) {
         if (waited > o->body_ms) refuse(c, 408, "the body did not come in time");
     } else if (c->in_request) {
         if (waited > o->request_ms) refuse(c, 408, "the headers did not come in time");
-    } else if (waited > o->idle_ms || c->http->draining) {
+    } else if (waited > o->idle_ms || (c->http->draining && by_conn_unsent(c) == 0)) {
         by_conn_close(c);
     } else if (waited > SHRINK_MS && c->in.len == 0 && by_conn_unsent(c) == 0 && (c->in.cap || c->out.cap)) {
         shrink(c);
     }
+}
+
+/* libevent tells nothing of an error when only the client's end is waited for, and would come back at once again and again. */
+static bool has_error(const by_conn *c) {
+    if (c->eof || may_read(c)) return false;
+    struct pollfd p = {.fd = c->fd};
+    return poll(&p, 1, 0) > 0 && p.revents & (POLLERR | POLLHUP);
 }
 
 void by_conn_tick(by_conn *c, int64_t now_ms) {
@@ -412,10 +432,14 @@ void by_conn_tick(by_conn *c, int64_t now_ms) {
     if (c->window_ms && now_ms - c->window_ms > o->write_ms) {
         by_metrics_add(c->http->metrics, BY_COUNT_SLOW_CANCELLED, 1);
         by_conn_close(c);
+    } else if (has_error(c)) {
+        by_conn_close(c);
     } else if (c->lingering) {
         if (now_ms - c->since_ms > LINGER_MS) by_conn_close(c);
     } else if (c->closing) {
         return;
+    } else if (c->stalled) {
+        c->since_ms = now_ms; /* it is not the request that is slow */
     } else if (!c->ex || !c->ex->received_us) {
         tick_reading(c, now_ms - c->since_ms);
     } else if (c->ex->streams && !c->ex->done && o->ping_ms > 0 && now_ms - c->spoke_ms > o->ping_ms && by_conn_unsent(c) == 0) {

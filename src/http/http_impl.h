@@ -72,6 +72,7 @@ struct by_conn {
     int64_t window_left;
     bool eof;        /* the client has closed its side */
     bool closing;    /* no further request: end when the output is sent */
+    bool stalled;    /* requests wait in `in` until output has gone */
     bool lingering;  /* our side is closed; reading until the client's is, so that it gets the last bytes */
     bool dead, dirty, slow, in_request, looping;
 };

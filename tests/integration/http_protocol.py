@@ -35,6 +35,61 @@ def a_second_request_during_the_first_is_harmless():
         equal(statuses(read_all(s)), [200, 200])
 
 
+def answers_that_nobody_reads_hold_back_requests():
+    """Pipelined requests whose answers are not taken: they wait, in bounded memory, and all are answered once they are."""
+    get = request("GET", "/")
+    size = len(server.raw(request("GET", "/", headers={"Connection": "close"}))) - len("Connection: close\r\n")
+    n = (96 << 20) // size
+    before = server.rss()
+    for shut in (False, True):
+        with server.connect() as s:
+            s.settimeout(1)
+            data = memoryview(get * n + (GET if shut else request("GET", "/version", headers={"Connection": "close"})))
+            sent = 0
+            try:
+                while sent < len(data):
+                    sent += s.send(data[sent:])
+            except socket.timeout:
+                pass
+            time.sleep(0.5)
+            grown = server.rss() - before
+            if grown > 32 << 20:
+                raise AssertionError(f"{grown} bytes more for {n} answers of {size} bytes")
+            s.settimeout(DEADLINE)
+
+            def rest():
+                s.sendall(data[sent:])
+                if shut:
+                    s.shutdown(socket.SHUT_WR)
+            sender = threading.Thread(target=rest)
+            sender.start()
+            got = 0
+            piece = s.recv(1 << 20)
+            while piece:
+                got += len(piece)
+                piece = s.recv(1 << 20)
+            sender.join()
+            equal(got // size, n, "answers")
+
+
+def a_reset_while_nothing_is_read_is_seen():
+    """The bytes ahead are full, so only the client's end is waited for; a reset must not make the loop spin."""
+    idle = server.n_fds()
+    with server.connect() as s:
+        s.sendall(request("POST", "/v1/completions", {"model": "tiny", "prompt": "a", "max_tokens": 1000, "ignore_eos": True}))
+        s.settimeout(0.3)
+        try:
+            while True:
+                s.send(GET * 1000)
+        except socket.timeout:
+            pass
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+    began = time.monotonic()
+    server.wait_fds(idle)
+    if time.monotonic() - began > 2 * SLOW:
+        raise AssertionError(f"seen after {time.monotonic() - began:.1f} s")
+
+
 def a_request_may_come_byte_by_byte():
     body = json.dumps({"tokens": [300, 301]}).encode()
     data = (b"POST /detokenize HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" +
@@ -272,6 +327,7 @@ def at_most_so_many_connections():
 
 if __name__ == "__main__":
     sys.exit(run([pipelined_requests_are_answered_in_order, a_second_request_during_the_first_is_harmless, a_request_may_come_byte_by_byte,
+                  answers_that_nobody_reads_hold_back_requests, a_reset_while_nothing_is_read_is_seen,
                   expect_continue_is_answered_first, what_is_malformed_is_refused_and_ends_the_connection, versions_and_methods,
                   clients_that_break_off_leave_nothing, slow_clients_are_ended, request_ids, keys_and_origins,
                   not_ready_is_503_with_retry_after, a_signal_while_loading_is_an_orderly_end, at_most_so_many_connections, the_end_is_orderly, usage_errors]))

@@ -89,6 +89,11 @@ class Server:
                 raise AssertionError(f"{name} is {value}")
             time.sleep(0.02)
 
+    def rss(self):
+        """Bytes of memory that the server has now."""
+        with open(f"/proc/{self.process.pid}/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
     def n_fds(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
