@@ -346,9 +346,9 @@ void by_jobs_abort(by_http *h) {
 void by_jobs_tick(by_http *h) {
     int64_t unsent = 0;
     for (by_job *j = h->jobs, *next; j; j = next) {
-        next = j->next; /* pumping may end a job, and no other */
+        next = j->next;
         if (j->ex) unsent += (int64_t)by_conn_unsent(j->ex->conn);
-        if (j->started && j->call && by_call_waits(j->call)) pump(j);
+        if (j->started && j->call && by_call_waits(j->call)) on_notify(j); /* not now: the next request of a connection may end any job */
     }
     by_metrics_gauge_set(h->metrics, BY_GAUGE_OUTPUT_BUFFER_BYTES, unsent);
 }

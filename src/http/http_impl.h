@@ -208,7 +208,7 @@ typedef struct by_work {
 
 /* The service must outlive the worker. Errors: BY_ENOMEM. */
 by_status by_worker_create(by_worker **out, const by_tok *tok, by_err *err);
-/* Waits for what is queued. NULL is allowed. */
+/* Waits for what runs; what is queued is not begun, and is its owners' to free. NULL is allowed. */
 void by_worker_destroy(by_worker *w);
 void by_worker_add(by_worker *w, by_work *work);
 

@@ -55,6 +55,8 @@ void by_worker_destroy(by_worker *w) {
     if (!w) return;
     pthread_mutex_lock(&w->lock);
     w->ending = true;
+    w->first = NULL;
+    w->last = &w->first;
     pthread_cond_signal(&w->more);
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->thread, NULL);
