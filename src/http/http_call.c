@@ -7,6 +7,7 @@
  * request pauses, without any other noticing. */
 #include "http/http_call.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -28,7 +29,8 @@ struct by_job {
     by_api_kind api;
     by_job_hooks hooks;
     bool working; /* the worker has it; cleared on the loop's thread only, so that nobody frees what the worker still touches */
-    bool started, dead, stream, background, cancelled;
+    bool started, dead, stream, background;
+    atomic_bool cancelled; /* read by the worker */
     int64_t received_us, event_ns;
     uint64_t n_events;
     by_err err;
@@ -54,6 +56,7 @@ static void destroy(by_job *j) {
     else h->jobs = j->next;
     if (j->next) j->next->prev = j->prev;
     h->n_jobs--;
+    h->n_body_bytes -= j->body.cap;
     by_buf_deinit(&j->body);
     by_arena_deinit(&j->arena);
     j->dead = true;
@@ -269,7 +272,7 @@ static void start_call(by_job *j, by_tok_scratch *scratch) {
 
 static void on_worker(void *arg, by_tok_scratch *scratch) {
     by_job *j = arg;
-    start_call(j, scratch);
+    if (!j->cancelled) start_call(j, scratch);
     by_loop_post(j->http->loop, &j->worked);
 }
 
@@ -317,6 +320,7 @@ void by_job_start(by_http *h, by_exchange *ex, const by_job_opts *opts, by_job *
     if (h->jobs) h->jobs->prev = j;
     h->jobs = j;
     h->n_jobs++;
+    h->n_body_bytes += j->body.cap;
     if (ex) {
         ex->ops = &ops;
         ex->job = j;

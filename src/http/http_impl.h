@@ -88,7 +88,7 @@ struct by_http {
     struct by_job *jobs;
     by_tok_scratch *tok_scratch; /* of the loop's thread */
     int32_t n_jobs;             /* answers of the model under way, with or without a client */
-    uint64_t n_body_bytes;      /* of all request bodies held now */
+    uint64_t n_body_bytes;      /* of all request bodies held now, and of the jobs' copies */
     by_metrics *metrics;
     uint8_t (*keys)[32];
     by_rng rng;

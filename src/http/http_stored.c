@@ -209,9 +209,10 @@ static void on_ended(void *arg, by_job *job, const by_call_problem *problem, by_
         push_output(&e->items, body);
         entry *c = e->conversation[0] ? find(s, by_str_z(e->conversation), true) : NULL;
         if (c) {
-            by_buf_clear(&c->items);
-            by_buf_push_str(&c->items, by_buf_str(&e->items));
-            weigh(s, c);
+            push_item(&c->items, by_buf_str(&e->input)); /* only what is new: other responses may have ended meanwhile */
+            push_output(&c->items, body);
+            if (c->items.failed) drop(s, c);
+            else weigh(s, c);
         }
     }
     e->job = NULL; /* until here it kept e from being dropped for the conversation */
@@ -288,6 +289,12 @@ static void reply_body(by_exchange *ex, by_str id) {
     if (e) by_reply_json(ex, 200, by_buf_str(&e->body));
 }
 
+/* Counts a new entry. False: it is for the background, and what cannot be dropped is more than the bound already. */
+static bool make_room(by_stored *s, entry *e) {
+    weigh(s, e);
+    return !e->background || s->bytes <= s->http->opts.store_bytes;
+}
+
 /* Starts a response whose fields are fine. */
 static void start(by_exchange *ex, const by_json *body, by_str before, by_job_opts *o) {
     by_http *h = ex->http;
@@ -315,6 +322,9 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
     if (request.failed || items.failed || (o->store && !odd && !e) || (e && (e->items.failed || e->body.failed || e->input.failed))) {
         if (e) drop(h->stored, e);
         by_reply_error(ex, 503, "out_of_memory", "out of memory for a request");
+    } else if (e && !make_room(h->stored, e)) {
+        drop(h->stored, e);
+        by_reply_error(ex, 429, "store_full", "too many responses in the background (--response-store sets the bound)");
     } else {
         char id[sizeof e->id] = "";
         if (e) memcpy(id, e->id, sizeof id);

@@ -138,6 +138,29 @@ def conversations_collect_items():
     post("/v1/responses", {**base, "input": "Hi"}, 404)
 
 
+def responses_at_once_share_a_conversation():
+    c = server.json("POST", "/v1/conversations", {})
+    body = {"model": "tiny", "max_output_tokens": 40, "conversation": c["id"], "ignore_eos": True}
+    threads = [threading.Thread(target=post, args=("/v1/responses", {**body, "input": f"number {i}"})) for i in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    items = server.json("GET", f"/v1/conversations/{c['id']}/items")["data"]
+    equal(sorted(i["content"] for i in items if i.get("role") == "user"), [f"number {i}" for i in range(3)])
+    server.json("DELETE", f"/v1/conversations/{c['id']}")
+
+
+def background_responses_are_bounded():
+    s = Server("--backend", "null", "--null-rate", "1", "--response-store", "64K")
+    body = {"model": "tiny", "input": "Hi", "background": True, "max_output_tokens": 900}
+    status = [s.call("POST", "/v1/responses", body)[0] for _ in range(300)]
+    n = status.count(200)
+    equal((status, 4 < n < 250), ([200] * n + [429] * (300 - n), True))
+    equal(s.call("POST", "/v1/responses", {**body, "background": False, "max_output_tokens": 1})[0], 200)
+    s.process.kill()
+
+
 def background_responses_can_be_cancelled():
     body = {"model": "tiny", "input": "Hi", "background": True, "temperature": 0}
     r = post("/v1/responses", {**body, "max_output_tokens": 20})
@@ -154,7 +177,9 @@ def background_responses_can_be_cancelled():
     server.wait_metric("bathyc_requests_running", lambda v: v == 0)
     equal(server.json("GET", f"/v1/responses/{r['id']}")["status"], "cancelled")
     bad = post("/v1/responses", {**body, "temperature": 9})
-    time.sleep(0.2)
+    end = time.monotonic() + DEADLINE
+    while server.json("GET", f"/v1/responses/{bad['id']}")["status"] == "in_progress" and time.monotonic() < end:
+        time.sleep(0.02)
     equal(server.json("GET", f"/v1/responses/{bad['id']}")["status"], "failed")
     r = post("/v1/responses", {**body, "ignore_eos": True, "max_output_tokens": 900})
     equal(server.json("DELETE", f"/v1/responses/{r['id']}")["deleted"], True)
@@ -388,7 +413,8 @@ def company_does_not_change_answers():
 if __name__ == "__main__":
     sys.exit(run([chat_whole_and_streamed_agree, reasoning_tokens_are_told, completions_whole_and_streamed_agree,
                   messages_whole_and_streamed_agree, responses_are_stored_and_gone_on_from,
-                  conversations_collect_items, background_responses_can_be_cancelled, history_that_comes_back_is_reused,
+                  conversations_collect_items, responses_at_once_share_a_conversation, background_responses_are_bounded,
+                  background_responses_can_be_cancelled, history_that_comes_back_is_reused,
                   responses_whole_and_streamed_agree, thinking_switches_in_every_dialect,
                   empty_and_odd_bodies_are_400_with_a_name, odd_but_good_conversations, lengths, models_and_tokens,
                   the_page_is_there, stop_strings_do_not_end_reasoning, tokens_come_one_by_one, a_client_that_leaves_frees_its_rows,
