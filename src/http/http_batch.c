@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "http/http_files.h"
 
-enum { AT_ONCE = 16, LINES_MAX = 50000 };
+enum { AT_ONCE = 16, LINES_MAX = 50000, BATCHES_MAX = 256, METADATA_BYTES_MAX = 16384 };
 
 typedef struct by_batch_run by_batch_run;
 
@@ -15,6 +15,8 @@ typedef struct {
     by_batch_run *batch; /* NULL = free */
     by_buf custom_id;
     by_job *job;
+    size_t at, len; /* of the line in the input */
+    bool again;     /* the engine's queue was full: to be started again */
 } slot;
 
 struct by_batch_run {
@@ -27,23 +29,56 @@ struct by_batch_run {
     size_t at;                              /* of the next line */
     int32_t n_running, n_total, n_done, n_failed;
     int64_t created, ended;
-    bool cancelled, pumping;
+    bool cancelled, pumping, failed;
+    size_t bytes;                           /* counted in by_files.bytes */
     slot slots[AT_ONCE];
 };
 
 static const char *const endpoints[] = {"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/completions"};
 
+static void batch_free(by_batch_run *b) {
+    for (int i = 0; i < AT_ONCE; i++) by_buf_deinit(&b->slots[i].custom_id);
+    by_buf_deinit(&b->input);
+    by_buf_deinit(&b->output);
+    by_buf_deinit(&b->errors);
+    by_buf_deinit(&b->metadata);
+    by_free(b);
+}
+
 void by_batches_free(by_files *f) {
     for (by_batch_run *b = f->batches, *next; b; b = next) {
         next = b->next;
-        for (int i = 0; i < AT_ONCE; i++) by_buf_deinit(&b->slots[i].custom_id);
-        by_buf_deinit(&b->input);
-        by_buf_deinit(&b->output);
-        by_buf_deinit(&b->errors);
-        by_buf_deinit(&b->metadata);
-        by_free(b);
+        batch_free(b);
     }
     f->batches = NULL;
+}
+
+static size_t weight(const by_batch_run *b) {
+    size_t bytes = sizeof *b + b->input.cap + b->output.cap + b->errors.cap + b->metadata.cap;
+    for (int i = 0; i < AT_ONCE; i++) bytes += b->slots[i].custom_id.cap;
+    return bytes;
+}
+
+/* Counts again what a batch holds. */
+static void weigh(by_batch_run *b) {
+    size_t bytes = weight(b);
+    b->http->files->bytes += bytes - b->bytes;
+    b->bytes = bytes;
+}
+
+/* Room for one more of the batches that are kept: the oldest that has ended goes. False: all of them run. */
+static bool drop_oldest(by_files *f) {
+    by_batch_run **oldest = NULL;
+    int n = 0;
+    for (by_batch_run **p = &f->batches; *p; p = &(*p)->next, n++)
+        if ((*p)->ended) oldest = p; /* the newest is first */
+    if (n < BATCHES_MAX) return true;
+    if (!oldest) return false;
+    by_batch_run *b = *oldest;
+    *oldest = b->next;
+    f->bytes -= b->bytes;
+    batch_free(b);
+    return true;
 }
 
 /* ---- result lines ---- */
@@ -89,6 +124,17 @@ static void add_row(by_batch_run *b, by_str custom_id, int status, by_str body, 
     by_buf_push_byte(to, '\n');
     if (status == 200) b->n_done++;
     else b->n_failed++;
+    weigh(b);
+    if (b->http->files->bytes > b->http->opts.store_bytes) b->failed = true;
+}
+
+static bool may_start(const by_batch_run *b) { return !b->cancelled && !b->failed && !b->http->draining; }
+
+static void free_slot(slot *s) {
+    s->batch->n_running--;
+    s->batch = NULL;
+    s->job = NULL;
+    s->again = false;
 }
 
 static void pump(by_batch_run *b);
@@ -98,12 +144,21 @@ static void on_ended(void *arg, by_job *job, const by_call_problem *problem, by_
     by_batch_run *b = s->batch;
     by_buf error = {0};
     (void)job;
+    if (problem && problem->http_status == 429 && may_start(b)) {
+        s->job = NULL;
+        s->again = true;
+        return;
+    }
+    if (b->failed) { /* no room for its result */
+        b->n_failed++;
+        free_slot(s);
+        pump(b);
+        return;
+    }
     if (problem) by_call_problem_write(&error, problem);
     add_row(b, by_buf_str(&s->custom_id), problem ? problem->http_status : 200, problem ? by_buf_str(&error) : body, NULL, NULL);
     by_buf_deinit(&error);
-    s->batch = NULL;
-    s->job = NULL;
-    b->n_running--;
+    free_slot(s);
     pump(b);
 }
 
@@ -130,6 +185,8 @@ static void start_line(by_batch_run *b, by_str line) {
         slot *s = b->slots;
         while (s->batch) s++;
         s->batch = b;
+        s->at = (size_t)(line.ptr - b->input.ptr);
+        s->len = line.len;
         by_buf_clear(&s->custom_id);
         by_buf_push_str(&s->custom_id, custom_id);
         by_json_write(&body, v, BY_JSON_COMPACT);
@@ -149,13 +206,14 @@ static void keep_result(by_batch_run *b, by_buf *data, const char *name, char id
 }
 
 static void finish(by_batch_run *b) {
-    bool lost = b->output.failed || b->errors.failed;
+    b->failed |= b->output.failed || b->errors.failed;
     keep_result(b, &b->output, "output.jsonl", b->output_id);
     keep_result(b, &b->errors, "errors.jsonl", b->error_id);
     by_buf_deinit(&b->input);
     b->input = (by_buf){0};
+    weigh(b);
     b->ended = (int64_t)time(NULL);
-    b->status = lost ? "failed" : b->cancelled ? "cancelled" : "completed";
+    b->status = b->failed ? "failed" : b->cancelled ? "cancelled" : "completed";
 }
 
 static by_str next_line(by_batch_run *b) {
@@ -174,14 +232,36 @@ static by_str next_line(by_batch_run *b) {
 static void pump(by_batch_run *b) {
     if (b->pumping || b->ended) return;
     b->pumping = true;
-    bool more = !b->cancelled && !b->http->draining;
-    while (more && b->n_running < AT_ONCE) {
+    bool more = true;
+    while (more && may_start(b) && b->n_running < AT_ONCE) {
         by_str line = next_line(b);
         more = line.len > 0;
         if (more) start_line(b, line);
     }
     b->pumping = false;
     if (b->n_running == 0) finish(b);
+}
+
+/* Starts again what the engine had no room for, or gives it up. */
+static void start_again(by_batch_run *b) {
+    b->pumping = true;
+    for (int i = 0; i < AT_ONCE; i++) {
+        slot *s = &b->slots[i];
+        if (!s->again) continue;
+        by_str line = by_str_of(b->input.ptr + s->at, s->len);
+        free_slot(s);
+        if (may_start(b)) start_line(b, line);
+    }
+    b->pumping = false;
+    pump(b);
+}
+
+void by_batches_tick(by_files *f) {
+    for (by_batch_run *b = f->batches; b; b = b->next) {
+        bool any = false;
+        for (int i = 0; i < AT_ONCE && !b->ended; i++) any |= b->slots[i].again;
+        if (any) start_again(b);
+    }
 }
 
 /* ---- answers ---- */
@@ -212,9 +292,9 @@ static void write_batch(by_json_out *o, const by_batch_run *b) {
     put_time(o, "in_progress_at", b->created);
     put_time(o, "expires_at", 0);
     put_time(o, "finalizing_at", b->ended);
-    put_time(o, "completed_at", b->cancelled ? 0 : b->ended);
-    put_time(o, "failed_at", 0);
-    put_time(o, "cancelled_at", b->cancelled ? b->ended : 0);
+    put_time(o, "completed_at", b->cancelled || b->failed ? 0 : b->ended);
+    put_time(o, "failed_at", b->failed ? b->ended : 0);
+    put_time(o, "cancelled_at", b->cancelled && !b->failed ? b->ended : 0);
     by_json_out_key(o, "request_counts");
     by_json_out_object_begin(o);
     by_json_out_key(o, "total");
@@ -257,7 +337,7 @@ void by_handle_batch_cancel(by_exchange *ex, by_str id) {
         b->cancelled = true;
         for (int i = 0; i < AT_ONCE; i++)
             if (b->slots[i].batch && b->slots[i].job) by_job_cancel(b->slots[i].job);
-        pump(b);
+        if (!b->ended) start_again(b);
     }
     reply_batch(ex, b);
 }
@@ -289,6 +369,10 @@ static int32_t count_lines(by_str s) {
     return n;
 }
 
+static void no_room(by_exchange *ex) {
+    by_reply_error(ex, 413, "storage_full", "no room for the batch; delete files (--response-store sets the bound)");
+}
+
 void by_handle_batch_create(by_exchange *ex, by_str id) {
     by_http *h = ex->http;
     by_json body;
@@ -306,11 +390,17 @@ void by_handle_batch_create(by_exchange *ex, by_str id) {
     if (!f) by_reply_error(ex, 400, "file_not_found", "input_file_id: no such file");
     else if (api == 4) by_reply_error(ex, 400, NULL, "endpoint: want /v1/chat/completions, /v1/responses, /v1/messages or /v1/completions");
     else if (n == 0 || n > LINES_MAX) by_reply_error(ex, 400, NULL, "input_file_id: the file has %s lines", n ? "too many" : "no");
+    else if (h->files->bytes + f->data.len > h->opts.store_bytes) no_room(ex);
+    else if (!drop_oldest(h->files)) by_reply_error(ex, 429, "too_many_batches", "%d batches run, which is the limit", BATCHES_MAX);
     if (ex->done) return;
     by_batch_run *b = by_alloc_zero(BY_MEM_HTTP, sizeof *b);
-    if (!b || !by_buf_push_str(&b->input, by_buf_str(&f->data))) {
-        by_free(b);
-        by_reply_error(ex, 503, "out_of_memory", "out of memory for a batch");
+    bool ok = b && by_buf_push_str(&b->input, by_buf_str(&f->data));
+    if (ok && by_json_is(metadata, BY_JSON_OBJECT)) by_json_write(&b->metadata, metadata, BY_JSON_COMPACT);
+    if (!ok || b->metadata.failed) by_reply_error(ex, 503, "out_of_memory", "out of memory for a batch");
+    else if (b->metadata.len > METADATA_BYTES_MAX) by_reply_error(ex, 400, NULL, "metadata: more than %d bytes", METADATA_BYTES_MAX);
+    else if (h->files->bytes + weight(b) > h->opts.store_bytes) no_room(ex);
+    if (ex->done) {
+        if (b) batch_free(b);
         return;
     }
     b->http = h;
@@ -321,7 +411,7 @@ void by_handle_batch_create(by_exchange *ex, by_str id) {
     snprintf(b->id, sizeof b->id, "batch_%016llx%08llx", (unsigned long long)by_rng_u64(&h->rng),
              (unsigned long long)(by_rng_u64(&h->rng) >> 32));
     snprintf(b->input_id, sizeof b->input_id, "%s", f->id);
-    if (by_json_is(metadata, BY_JSON_OBJECT)) by_json_write(&b->metadata, metadata, BY_JSON_COMPACT);
+    weigh(b);
     b->next = h->files->batches;
     h->files->batches = b;
     pump(b);

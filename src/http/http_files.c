@@ -8,6 +8,10 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 
+enum { NAME_BYTES_MAX = 1024 };
+
+static size_t weight(const by_file *f) { return sizeof *f + f->name.cap + f->data.cap; }
+
 by_status by_files_create(by_files **out, by_http *h, by_err *err) {
     *out = by_alloc_zero(BY_MEM_HTTP, sizeof **out);
     if (!*out) return BY_FAIL(err, BY_ENOMEM, "out of memory for files");
@@ -39,7 +43,7 @@ by_file *by_files_find(by_files *f, by_str id) {
 
 by_file *by_files_add(by_files *f, const char *purpose, by_str name, by_buf *data) {
     by_file *x = by_alloc_zero(BY_MEM_HTTP, sizeof *x);
-    if (!x || !by_utf8_push_lossy(&x->name, name)) {
+    if (!x || !by_utf8_push_lossy(&x->name, by_str_take(name, NAME_BYTES_MAX))) {
         if (x) file_free(x);
         return NULL;
     }
@@ -49,7 +53,7 @@ by_file *by_files_add(by_files *f, const char *purpose, by_str name, by_buf *dat
     x->created = (int64_t)time(NULL);
     x->data = *data;
     *data = (by_buf){0};
-    f->bytes += x->data.len;
+    f->bytes += weight(x);
     x->next = f->first;
     f->first = x;
     return x;
@@ -131,7 +135,7 @@ void by_handle_file_delete(by_exchange *ex, by_str id) {
     by_file **p = &fs->first;
     while (*p != f) p = &(*p)->next;
     *p = f->next;
-    fs->bytes -= f->data.len;
+    fs->bytes -= weight(f);
     file_free(f);
 }
 
@@ -200,7 +204,7 @@ void by_handle_upload(by_exchange *ex, by_str id) {
         by_reply_error(ex, 400, NULL, has_file ? "purpose: only batch files are kept here" : "file: missing in the form");
         return;
     }
-    if (fs->bytes + file.data.len > ex->http->opts.store_bytes) {
+    if (fs->bytes + sizeof(by_file) + NAME_BYTES_MAX + file.data.len > ex->http->opts.store_bytes) {
         by_reply_error(ex, 413, "storage_full", "no room for %zu more bytes; delete files (--response-store sets the bound)", file.data.len);
         return;
     }

@@ -17,7 +17,7 @@ struct by_files {
     by_http *http;
     by_file *first; /* newest first */
     struct by_batch_run *batches;
-    size_t bytes;
+    size_t bytes; /* of all files and batches */
 };
 
 /* Errors: BY_ENOMEM. */
@@ -31,5 +31,7 @@ by_file *by_files_add(by_files *f, const char *purpose, by_str name, by_buf *dat
 
 /* Frees every batch. */
 void by_batches_free(by_files *f);
+/* Once per tick. */
+void by_batches_tick(by_files *f);
 
 #endif

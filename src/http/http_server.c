@@ -80,6 +80,7 @@ static void on_tick(void *arg) {
     int64_t now = by_loop_now_ms(h->loop);
     by_timer_set(h->tick, BY_HTTP_TICK_MS);
     by_jobs_tick(h);
+    by_batches_tick(h->files);
     for (by_conn *c = h->conns, *next; c; c = next) {
         next = c->next;
         by_conn_tick(c, now);

@@ -186,6 +186,49 @@ def background_responses_can_be_cancelled():
     server.wait_metric("bathyc_requests_running", lambda v: v == 0)
 
 
+def upload(s, data, name="in.jsonl"):
+    body = (f'--xyz\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--xyz\r\nContent-Disposition: form-data; '
+            f'name="file"; filename="{name}"\r\n\r\n').encode() + data + b"\r\n--xyz--\r\n"
+    status, _, answer = s.call("POST", "/v1/files", body, {"Content-Type": "multipart/form-data; boundary=xyz"})
+    return status, json.loads(answer)
+
+
+def batch(s, n, **more):
+    """A batch of n lines, ended."""
+    body = {"model": "tiny", "prompt": "a", "max_tokens": 5, "ignore_eos": True, **more}
+    lines = [json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": body}) for i in range(n)]
+    status, f = upload(s, "\n".join(lines).encode())
+    equal(status, 200)
+    b = s.json("POST", "/v1/batches", {"input_file_id": f["id"], "endpoint": "/v1/completions", "completion_window": "24h"})
+    end = time.monotonic() + DEADLINE
+    while b["status"] == "in_progress" and time.monotonic() < end:
+        time.sleep(0.02)
+        b = s.json("GET", f"/v1/batches/{b['id']}")
+    return b
+
+
+def a_batch_waits_for_a_full_queue():
+    s = Server("--max-queue", "1", "--max-num-seqs", "1")
+    b = batch(s, 24)
+    equal((b["status"], b["request_counts"]), ("completed", {"total": 24, "completed": 24, "failed": 0}))
+    s.stop()
+
+
+def files_and_batches_are_bounded():
+    s = Server("--response-store", "64K")
+    status, f = upload(s, b"x", "n" * 5000)
+    equal((status, len(f["filename"])), (200, 1024))
+    b = batch(s, 200, max_tokens=20)
+    equal((b["status"], b["failed_at"] is not None, b["request_counts"]["completed"] < 200), ("failed", True, True))
+    equal(s.call("POST", "/v1/batches", {"input_file_id": b["input_file_id"], "endpoint": "/v1/completions"})[0], 413)
+    for f in s.json("GET", "/v1/files")["data"]:
+        s.json("DELETE", f"/v1/files/{f['id']}")
+    status = [upload(s, b"")[0] for _ in range(1000)]
+    n = status.count(200)
+    equal((n > 10, status == [200] * n + [413] * (1000 - n), n < 1000), (True, True, True), n)
+    s.stop()
+
+
 def history_that_comes_back_is_reused():
     """[O29] three tool turns through /v1/responses: the n-th request finds what the earlier ones have computed."""
     tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
@@ -414,7 +457,8 @@ if __name__ == "__main__":
     sys.exit(run([chat_whole_and_streamed_agree, reasoning_tokens_are_told, completions_whole_and_streamed_agree,
                   messages_whole_and_streamed_agree, responses_are_stored_and_gone_on_from,
                   conversations_collect_items, responses_at_once_share_a_conversation, background_responses_are_bounded,
-                  background_responses_can_be_cancelled, history_that_comes_back_is_reused,
+                  background_responses_can_be_cancelled, a_batch_waits_for_a_full_queue, files_and_batches_are_bounded,
+                  history_that_comes_back_is_reused,
                   responses_whole_and_streamed_agree, thinking_switches_in_every_dialect,
                   empty_and_odd_bodies_are_400_with_a_name, odd_but_good_conversations, lengths, models_and_tokens,
                   the_page_is_there, stop_strings_do_not_end_reasoning, tokens_come_one_by_one, a_client_that_leaves_frees_its_rows,
