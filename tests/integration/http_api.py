@@ -138,6 +138,22 @@ def conversations_collect_items():
     post("/v1/responses", {**base, "input": "Hi"}, 404)
 
 
+def a_small_store_drops_the_oldest():
+    """Responses that end make room for their own conversation: what is dropped is not used any more."""
+    s = Server("--response-store", "6K")
+    body, c = {"model": "tiny", "max_output_tokens": 5, "input": "word " * 40}, None
+    for i in range(30):
+        c = c or s.json("POST", "/v1/conversations", {})["id"]
+        status, _, data = s.call("POST", "/v1/responses", {**body, "conversation": c})
+        if status != 200:  # dropped, or too long for the context
+            equal(status in (400, 404), True, data)
+            c = None
+        r = s.json("POST", "/v1/responses", {**body, "background": True})
+        s.call("POST", f"/v1/responses/{r['id']}/cancel", {})
+    equal(s.metrics()["bathyc_stored_responses"] < 15, True)
+    equal(s.stop(), 0)
+
+
 def responses_at_once_share_a_conversation():
     c = server.json("POST", "/v1/conversations", {})
     body = {"model": "tiny", "max_output_tokens": 40, "conversation": c["id"], "ignore_eos": True}
@@ -456,7 +472,8 @@ def company_does_not_change_answers():
 if __name__ == "__main__":
     sys.exit(run([chat_whole_and_streamed_agree, reasoning_tokens_are_told, completions_whole_and_streamed_agree,
                   messages_whole_and_streamed_agree, responses_are_stored_and_gone_on_from,
-                  conversations_collect_items, responses_at_once_share_a_conversation, background_responses_are_bounded,
+                  conversations_collect_items, a_small_store_drops_the_oldest, responses_at_once_share_a_conversation,
+                  background_responses_are_bounded,
                   background_responses_can_be_cancelled, a_batch_waits_for_a_full_queue, files_and_batches_are_bounded,
                   history_that_comes_back_is_reused,
                   responses_whole_and_streamed_agree, thinking_switches_in_every_dialect,
