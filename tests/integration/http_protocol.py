@@ -40,8 +40,8 @@ def answers_that_nobody_reads_hold_back_requests():
     get = request("GET", "/")
     size = len(server.raw(request("GET", "/", headers={"Connection": "close"}))) - len("Connection: close\r\n")
     n = (96 << 20) // size
-    before = server.rss()
     for shut in (False, True):
+        before = server.rss()
         with server.connect() as s:
             s.settimeout(1)
             data = memoryview(get * n + (GET if shut else request("GET", "/version", headers={"Connection": "close"})))
