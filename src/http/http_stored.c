@@ -303,7 +303,8 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
     const by_json *input = by_json_get(body, "input");
     push_item(&items, before);
     push_input(&items, input);
-    bool odd = input && input->type != BY_JSON_STRING && input->type != BY_JSON_ARRAY; /* the converter says what is wrong */
+    bool text = input && input->type == BY_JSON_STRING && input->v.s.len > 0;
+    bool odd = input && !text && input->type != BY_JSON_ARRAY; /* no list and no text: the converter says what is wrong */
     bool plain = !before.len && (!o->store || !items.len); /* as it came */
     if (plain || odd) by_buf_push_str(&request, by_buf_str(&ex->body));
     else write_request(&request, body, by_buf_str(&items));

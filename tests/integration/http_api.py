@@ -103,6 +103,8 @@ def responses_are_stored_and_gone_on_from():
     equal(server.json("GET", f"/v1/responses/{one['id']}"), one)
     items = server.json("GET", f"/v1/responses/{one['id']}/input_items")["data"]
     equal(items, [{"type": "message", "role": "user", "content": "My name is Ada."}])
+    for nothing in ({"input": ""}, {"input": "", "instructions": ""}, {"input": "", "previous_response_id": one["id"]}):
+        equal(server.call("POST", "/v1/responses", {**base, **nothing})[0], 400, nothing)
     two = post("/v1/responses", {**base, "input": "What is 17 plus 25?", "previous_response_id": one["id"]})
     equal(two["previous_response_id"], one["id"])
     by_hand = post("/v1/responses", {**base, "store": False, "input": [
