@@ -22,6 +22,7 @@ struct entry {
     bool is_conversation, background;
     int64_t created;
     by_buf body;         /* the object, as JSON; a conversation's metadata */
+    char model[256]; /* as asked for, while there is no whole response */
     by_buf input, items; /* lists without brackets: the request's own items, and everything up to and with the answer */
     by_job *job;         /* under way */
     char conversation[64];
@@ -186,7 +187,9 @@ static void write_state(entry *e, const char *status, const char *code, by_str m
     } else {
         by_json_out_null(&o);
     }
-    by_json_out_raw(&o, BY_STR("\"incomplete_details\":null,\"instructions\":null,\"model\":\"\",\"output\":[],\"parallel_tool_calls\":true,"
+    by_json_out_key(&o, "model");
+    by_json_out_z(&o, e->model);
+    by_json_out_raw(&o, BY_STR("\"incomplete_details\":null,\"instructions\":null,\"output\":[],\"parallel_tool_calls\":true,"
                                "\"metadata\":{},\"store\":true,\"temperature\":1.0,\"tool_choice\":\"auto\",\"tools\":[],\"top_p\":1.0,"
                                "\"usage\":null"));
     by_json_out_object_end(&o);
@@ -312,6 +315,9 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
     if (o->store && !odd) e = add(h->stored, "resp_", false);
     if (e) {
         e->background = o->background;
+        const by_json *model = by_json_get(body, "model");
+        if (by_json_is(model, BY_JSON_STRING) && model->v.s.len < sizeof e->model) /* served names are shorter */
+            snprintf(e->model, sizeof e->model, "%.*s", BY_STR_ARG(model->v.s));
         snprintf(e->conversation, sizeof e->conversation, "%.*s", BY_STR_ARG(o->conversation_id));
         push_input(&e->input, input);
         by_buf_push_str(&e->items, by_buf_str(&items));

@@ -179,6 +179,11 @@ def background_responses_are_bounded():
     s.process.kill()
 
 
+def background_responses_name_their_model():
+    one = post("/v1/responses", {"model": "tiny", "input": "Hello", "background": True})
+    equal((one["status"], one["model"]), ("in_progress", "tiny"))
+
+
 def background_responses_can_be_cancelled():
     body = {"model": "tiny", "input": "Hi", "background": True, "temperature": 0}
     r = post("/v1/responses", {**body, "max_output_tokens": 20})
@@ -476,7 +481,7 @@ if __name__ == "__main__":
                   messages_whole_and_streamed_agree, responses_are_stored_and_gone_on_from,
                   conversations_collect_items, a_small_store_drops_the_oldest, responses_at_once_share_a_conversation,
                   background_responses_are_bounded,
-                  background_responses_can_be_cancelled, a_batch_waits_for_a_full_queue, files_and_batches_are_bounded,
+                  background_responses_name_their_model, background_responses_can_be_cancelled, a_batch_waits_for_a_full_queue, files_and_batches_are_bounded,
                   history_that_comes_back_is_reused,
                   responses_whole_and_streamed_agree, thinking_switches_in_every_dialect,
                   empty_and_odd_bodies_are_400_with_a_name, odd_but_good_conversations, lengths, models_and_tokens,
