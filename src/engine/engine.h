@@ -9,7 +9,8 @@
  * by_request_abort, or by an error of its own (for example NaN in its logits); others are not touched.
  *
  * Same prompt, parameters and seed give the same tokens and the same bits of log-probabilities whatever else runs, except
- * with the approximate modes BY_RESTORE_LOAD and BY_RESTORE_REPLAY or a keep below the exact one. Source: engine.md. */
+ * with the approximate modes BY_RESTORE_LOAD and BY_RESTORE_REPLAY, a keep below the exact one, or rejection as the rule for
+ * drafts (the same law, other tokens: they depend on how many drafts a step verifies). Source: engine.md. */
 #ifndef BY_ENGINE_ENGINE_H
 #define BY_ENGINE_ENGINE_H
 

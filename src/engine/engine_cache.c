@@ -85,10 +85,11 @@ void by_engine_want_snapshot(by_engine *e, by_seq *s, int64_t n_tokens, by_job *
     by_snapshot *place = place_for_snapshot(e);
     by_move *m = place ? by_moves_add(&job->after) : NULL;
     if (!m) return;
+    *m = (by_move){.kind = BY_MOVE_SNAPSHOT, .from_slot = s->kv.slot, .seq = s, .n_tokens = n_tokens, .row = row,
+                   .was_ready = place->ready, .was_used = place->used};
     place->used = ++e->tick;
     place->ready = false;
     place->busy = 1;
-    *m = (by_move){.kind = BY_MOVE_SNAPSHOT, .from_slot = s->kv.slot, .seq = s, .n_tokens = n_tokens, .row = row};
     m->saved.bytes = place->bytes;
     s->in_flight++;
 }
@@ -119,7 +120,12 @@ void by_engine_moves_done(by_engine *e, by_job *job) {
             by_snapshot *s = snapshot_at(e, m->saved.bytes);
             s->busy--;
             if (m->kind == BY_MOVE_RESTORE) continue;
-            bool taken = job->status == BY_OK && !m->missed;
+            if (m->missed) { /* the old one is whole, unless another of its key has come meanwhile */
+                s->ready = m->was_ready && !find_snapshot(e, &s->key);
+                s->used = s->ready ? m->was_used : 0;
+                continue;
+            }
+            bool taken = job->status == BY_OK;
             if (taken && !m->seq->ended) extend_keys(e, m->seq, m->n_tokens);
             int64_t n = m->n_tokens / BY_KV_BLOCK_TOKENS;
             s->ready = taken && n <= m->seq->n_keys && !find_snapshot(e, &m->seq->keys[n - 1]);

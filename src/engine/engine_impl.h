@@ -153,7 +153,9 @@ typedef struct by_move {
     by_seq *seq;      /* swaps and snapshots: counted as in flight */
     int64_t n_tokens; /* snapshot: tokens in front of it; its key is known when the job is committed */
     int32_t row;      /* snapshot: the job's sequence, which may turn out not to come that far */
-    bool missed;      /* snapshot: it did not */
+    bool missed;      /* snapshot: it did not, and nothing was copied */
+    bool was_ready;   /* snapshot: what its place held before, which a miss leaves there */
+    uint64_t was_used;
 } by_move;
 
 typedef struct by_moves {
