@@ -324,7 +324,8 @@ int by_cmd_batch(int argc, char **argv) {
                             "Answers lines {custom_id, method, url, body} of the OpenAI batch format, for /v1/chat/completions,\n"
                             "/v1/responses, /v1/messages and /v1/completions. Results come in the order in which they are done.\n"
                             "When RESULTS.jsonl has rows already, only what is missing is computed: after an interruption the\n"
-                            "same command goes on. SIGTERM and SIGINT let running requests end; a second one stops at once.\n"};
+                            "same command goes on. Rows with errors count as done, and as failed: take them out to try again.\n"
+                            "SIGTERM and SIGINT let running requests end; a second one stops at once.\n"};
     by_engine_flags f = by_engine_flags_default();
     const char *input = NULL, *output = NULL;
     by_flag_list names = {0};
