@@ -53,7 +53,7 @@ def answers_that_nobody_reads_hold_back_requests():
                 pass
             time.sleep(0.5)
             grown = server.rss() - before
-            if grown > 32 << 20:
+            if grown > 32 << 20 and SLOW == 1:  # AddressSanitizer keeps what is freed
                 raise AssertionError(f"{grown} bytes more for {n} answers of {size} bytes")
             s.settimeout(DEADLINE)
 
