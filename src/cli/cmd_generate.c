@@ -205,7 +205,8 @@ int by_cmd_generate(int argc, char **argv) {
     };
     const by_usage usage = {"generate", "-i FILE [-o FILE] [flags]",
                             "Generates tokens for each input line {\"id\", \"tokens\"} and, where wanted, \"max_tokens\" (default 16),\n"
-                            "\"temperature\", \"top_p\", \"top_k\", \"seed\", \"draft\" (default true where the model drafts), \"ignore_eos\".\n"};
+                            "\"temperature\", \"top_p\", \"top_k\", \"seed\", \"draft\" (default true where the model drafts),\n"
+                            "\"ignore_eos\".\n"};
     int code;
     if (!by_command_begin(&usage, flags, sizeof flags / sizeof flags[0], argc, argv, NULL, 0, NULL, &code)) return code;
     if (!input) return fprintf(stderr, "bathyc generate: --input is needed\n"), 2;
