@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/bench.h"
+#include "cli/bench_requests.h"
 #include "cli/command.h"
 #include "cli/model_flags.h"
 #include "model/footprint.h"
@@ -41,22 +42,6 @@ typedef struct {
 } state;
 
 enum { STRIDE = 97 };
-
-static int numbers(const by_flag_list *list, const char *fallback, int64_t *out, by_err *err) {
-    int n = 0;
-    for (int i = 0; i < (list->n ? list->n : 1); i++) {
-        const char *s = list->n ? list->items[i] : fallback;
-        while (*s) {
-            char *end;
-            long long v = strtoll(s, &end, 10);
-            if (end == s || v < 0 || v > BY_LIMIT_CONTEXT || n == LIST_MAX || (*end && *end != ','))
-                return BY_FAIL(err, BY_EINVAL, "'%s' is not a list of at most %d numbers", s, LIST_MAX), -1;
-            out[n++] = v;
-            s = *end ? end + 1 : end;
-        }
-    }
-    return n;
-}
 
 /* Bytes that are sane as codes and as scales of every record format. */
 static by_status fill_caches(const bench *b, by_kv *kv, by_err *err) {
@@ -219,8 +204,9 @@ static by_status run_prefill(const bench *b, int64_t n, by_err *err) {
 
 static by_status run_all(bench *b, by_err *err) {
     int64_t seqs[LIST_MAX], depths[LIST_MAX], prompts[LIST_MAX];
-    int n_seqs = numbers(&b->seqs, "1", seqs, err), n_depths = numbers(&b->depths, "1024", depths, err);
-    int n_prompts = numbers(&b->prompts, "0", prompts, err);
+    int n_seqs = by_bench_numbers(&b->seqs, "1", seqs, LIST_MAX, err);
+    int n_depths = by_bench_numbers(&b->depths, "1024", depths, LIST_MAX, err);
+    int n_prompts = by_bench_numbers(&b->prompts, "0", prompts, LIST_MAX, err);
     if (n_seqs < 0 || n_depths < 0 || n_prompts < 0) return BY_EINVAL;
     BY_TRY(by_device_read_rate(b->dev, &b->read_bytes_s, err));
     printf("%s, numerics %s, %d layers, read rate %.0f GB/s\n\n", by_device_name(b->dev), by_numerics_name(b->model->numerics),
