@@ -28,6 +28,8 @@ struct by_gr_objdef {
     uint32_t *next_req; /* [n + 1]: index of the first required key at or behind i */
     uint32_t *n_req_at; /* [n + 1]: required keys at or behind i */
     uint32_t *n_ok_at;
+    uint32_t *next_gap; /* [n + 1]: first place at or behind i where undeclared keys may stand: the end, and behind the keys of
+                           each member of an allOf, whose own order this is */
     uint32_t trie, n_req;
     extra_group extras[EXTRA_MAX];
     uint32_t n_extra;
@@ -57,11 +59,12 @@ static bool collect_keys(by_gr *g, by_gr_objdef *d) {
         most += r->scopes[i]->n;
     if (most > KEYS_MAX) return by_gr_fail(g, BY_ELIMIT, "schema: more than %u keys in one object", KEYS_MAX), false;
     d->keys = by_gr_alloc(g, (most + 1) * sizeof *d->keys);
+    d->next_gap = by_gr_alloc(g, (most + 1) * sizeof *d->next_gap);
     uint32_t cap = 16;
     while (cap < most * 2 + 2)
         cap *= 2;
     uint32_t *hash = by_alloc_zero(BY_MEM_GRAMMAR, cap * sizeof *hash);
-    if (!d->keys || !hash) {
+    if (!d->keys || !d->next_gap || !hash) {
         by_free(hash);
         return by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), false;
     }
@@ -79,8 +82,12 @@ static bool collect_keys(by_gr *g, by_gr_objdef *d) {
             d->keys[d->n++] = keys[i];
             hash[h] = d->n;
         }
+        if (s + 1 < r->n_scopes) d->next_gap[d->n] = 1;
     }
     by_free(hash);
+    d->next_gap[d->n] = d->n;
+    for (uint32_t i = d->n; i-- > 0;)
+        d->next_gap[i] = d->next_gap[i] ? i : d->next_gap[i + 1];
     d->vals = by_gr_alloc(g, (d->n + 1) * sizeof *d->vals);
     d->req = by_gr_alloc(g, d->n + 1);
     d->ok = by_gr_alloc(g, d->n + 1);
@@ -382,11 +389,11 @@ static bool may_key(by_gr *g, by_gr_objdef *d, state s, uint32_t key) {
 
 static bool may_extra(by_gr *g, const by_gr_objdef *d, state s, uint32_t i) {
     if (!by_gr_expr_prod(g, d->extras[i].val)) return false;
-    if (!g->opts.any_order && d->next_req[s.at] < d->n) return false;
+    if (!g->opts.any_order && d->next_req[s.at] < d->next_gap[s.at]) return false;
     if (d->counts && s.n >= d->rec->max) return false;
     state t = s;
     t.n++;
-    if (!g->opts.any_order) t.at = d->n;
+    if (!g->opts.any_order) t.at = d->next_gap[s.at];
     t.met |= d->extras[i].hits;
     return can_finish(g, d, t);
 }
@@ -425,7 +432,7 @@ static by_gr_term member(by_gr *g, uint32_t def, state s, by_gr_term self) {
         if (!may_extra(g, d, s, i)) continue;
         state t = s;
         t.n++;
-        if (!g->opts.any_order) t.at = d->n;
+        if (!g->opts.any_order) t.at = d->next_gap[s.at];
         by_gr_term plain = d->extras[i].keys;
         for (uint32_t k = 0; k < d->rec->n_exist; k++) { /* keys that can meet a condition are told apart */
             if (!(d->extras[i].hits >> k & 1) || t.met >> k & 1) continue;
