@@ -71,8 +71,9 @@ typedef struct by_api_grammar {
     const char *field; /* of the request, for messages */
     by_str text;
     by_str options; /* JSON object as by_grammar_options_read takes it, or empty */
-    bool lenient, strict;    /* tools: unsupported keywords are left out; nothing undeclared */
     bool required, one_call; /* tools: at least one call, the prompt has opened the block; at most one */
+    bool forced;             /* tools: at least one call, the prompt has not opened the block */
+    by_str without_calls;    /* tools: what an answer without calls is, a format of structural tags; empty = any text */
     bool close_by_budget;
     const int32_t *trigger; /* begins behind these ids; none: at once, or behind the reasoning */
     uint32_t n_trigger;

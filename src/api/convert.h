@@ -17,6 +17,7 @@ typedef struct by_convert {
     bool server; /* profile */
     bool honour; /* temperature and top_p stay as they were sent */
     bool strict_format, one_call; /* strict mode of a json_schema format; parallel calls are not wanted */
+    bool force_call; /* server profile: a tool must be called, without the prompt saying so */
     /* messages so far; moved into out->conversation at the end */
     by_recipe_message *messages;
     uint32_t n_messages, cap_messages;

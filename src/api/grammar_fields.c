@@ -4,6 +4,8 @@
 #include "api/convert.h"
 #include "json/json_write.h"
 
+#define STRICT_OPTIONS "{\"strict\":true}"
+
 /* ---- reading ---- */
 
 static by_status refuse_field(by_convert *cv, const char *field, const char *why) {
@@ -223,7 +225,7 @@ static by_status messages_format(by_convert *cv, const by_json *body) {
         if (!is_set(both[i])) continue;
         if (!by_json_is(type, BY_JSON_STRING) || !by_str_eqz(type->v.s, "json_schema") || !is_set(schema))
             return refuse_field(cv, names[i], "{\"type\": \"json_schema\", \"schema\": ...} is expected");
-        BY_TRY(set_value(cv, names[i], "json_schema", schema, BY_STR("{\"strict\":true}")));
+        BY_TRY(set_value(cv, names[i], "json_schema", schema, BY_STR(STRICT_OPTIONS)));
     }
     return BY_OK;
 }
@@ -282,64 +284,97 @@ static void write_strict(by_json_out *o, const by_json *v, place at) {
     by_json_out_object_end(o);
 }
 
-static by_status format_grammar(by_convert *cv) {
+/* The format of the answer; kind NULL: any text. */
+static by_status read_format(by_convert *cv, by_api_grammar *g) {
     const by_recipe_conversation *c = &cv->out->conversation;
-    const char *field = cv->out->api == BY_API_RESPONSES ? "text.format" : "response_format";
-    by_api_grammar g = {.field = field};
+    g->field = cv->out->api == BY_API_RESPONSES ? "text.format" : "response_format";
     switch (c->format) {
     case BY_FORMAT_TEXT: return BY_OK;
-    case BY_FORMAT_JSON_OBJECT: g.kind = "json_object"; break;
+    case BY_FORMAT_JSON_OBJECT: g->kind = "json_object"; return BY_OK;
     case BY_FORMAT_REGEX:
-        g.kind = "regex";
-        g.text = c->regex;
-        break;
-    case BY_FORMAT_JSON_SCHEMA: {
-        by_buf b = {0};
-        by_json_out o = by_json_out_init(&b, BY_JSON_COMPACT);
-        g.kind = "json_schema";
-        if (cv->strict_format) g.options = BY_STR("{\"strict\":true}");
-        if (cv->strict_format) write_strict(&o, c->schema, AT_SCHEMA);
-        else by_json_out_value(&o, c->schema);
-        BY_TRY(keep(cv, &b, &g.text));
-        break;
+        g->kind = "regex";
+        g->text = c->regex;
+        return BY_OK;
+    case BY_FORMAT_JSON_SCHEMA: break;
     }
-    }
-    return set_grammar(cv, g);
+    by_buf b = {0};
+    by_json_out o = by_json_out_init(&b, BY_JSON_COMPACT);
+    g->kind = "json_schema";
+    if (cv->strict_format) g->options = BY_STR(STRICT_OPTIONS);
+    if (cv->strict_format) write_strict(&o, c->schema, AT_SCHEMA);
+    else by_json_out_value(&o, c->schema);
+    return keep(cv, &b, &g->text);
 }
 
 /* ---- tools ---- */
 
-static by_status tools_grammar(by_convert *cv) {
+/* What limits a text, as a format of structural tags; empty when it has none. */
+static by_status format_of(by_convert *cv, const by_api_grammar *g, by_str *out) {
+    bool strict = by_str_eq(g->options, BY_STR(STRICT_OPTIONS)), json = strcmp(g->kind, "json_schema") == 0;
+    by_buf b = {0};
+    *out = (by_str){0};
+    if (g->n_trigger || (g->options.len && !strict && !by_str_eq(g->options, BY_STR("{}")))) return BY_OK;
+    if (json || strcmp(g->kind, "json_object") == 0) {
+        by_buf_push_z(&b, strict ? "{\"type\":\"json_schema\",\"strict\":true,\"json_schema\":" : "{\"type\":\"json_schema\",\"json_schema\":");
+        by_buf_push_str(&b, json ? g->text : BY_STR("{\"type\":\"object\"}"));
+    } else if (strcmp(g->kind, "structural_tag") == 0) {
+        by_buf_push_z(&b, "{\"type\":\"structural_tag\",\"format\":");
+        by_buf_push_str(&b, g->text);
+    } else if (strcmp(g->kind, "regex") == 0 || strcmp(g->kind, "ebnf") == 0) {
+        by_buf_push_z(&b, g->kind[0] == 'r' ? "{\"type\":\"regex\",\"pattern\":" : "{\"type\":\"grammar\",\"grammar\":");
+        by_json_write_string(&b, g->text);
+    } else {
+        return BY_OK;
+    }
+    by_buf_push_byte(&b, '}');
+    return keep(cv, &b, out);
+}
+
+static bool is_strict(const by_recipe_tool *t) { return t->strict && *t->strict; }
+
+static by_status tools_grammar(by_convert *cv, by_str without_calls) {
     const by_recipe_conversation *c = &cv->out->conversation;
     by_buf b = {0};
     by_json_out o = by_json_out_init(&b, BY_JSON_COMPACT);
     by_json_out_array_begin(&o);
     for (uint32_t i = 0; i < c->n_tools; i++) {
         const by_recipe_tool *t = &c->tools[i];
-        bool strict = t->strict && *t->strict;
         by_json_out_object_begin(&o);
         by_json_out_key(&o, "name");
         by_json_out_string(&o, t->name);
+        by_json_out_key(&o, "strict");
+        by_json_out_bool(&o, is_strict(t));
         by_json_out_key(&o, "parameters");
-        if (strict && t->given && t->given->type == BY_JSON_OBJECT) write_strict(&o, t->given, AT_SCHEMA);
+        if (is_strict(t) && t->given && t->given->type == BY_JSON_OBJECT) write_strict(&o, t->given, AT_SCHEMA);
         else by_json_out_value(&o, t->parameters);
         by_json_out_object_end(&o);
     }
     by_json_out_array_end(&o);
-    by_api_grammar g = {.kind = "tools", .field = "tools", .required = c->choice == BY_CHOICE_REQUIRED, .one_call = cv->one_call};
+    by_api_grammar g = {.kind = "tools", .field = "tools", .required = c->choice == BY_CHOICE_REQUIRED, .one_call = cv->one_call,
+                        .forced = cv->force_call, .without_calls = without_calls,
+                        .close_by_budget = cv->out->inference.grammar.close_by_budget};
+    if (without_calls.len) g.field = "tools and the format of the answer";
     BY_TRY(keep(cv, &b, &g.text));
     return set_grammar(cv, g);
 }
 
+/* With tools that may be called an answer is calls, or follows what limits it. */
 by_status by_set_grammar(by_convert *cv) {
     const by_recipe_conversation *c = &cv->out->conversation;
+    by_api_grammar *now = &cv->out->inference.grammar, text = {0};
     bool called = c->n_tools && c->choice != BY_CHOICE_NONE, strict = false;
-    for (uint32_t i = 0; called && i < c->n_tools; i++) strict = strict || (c->tools[i].strict && *c->tools[i].strict);
-    if (called && (strict || c->choice == BY_CHOICE_REQUIRED)) {
-        BY_TRY(tools_grammar(cv));
-        cv->out->inference.grammar.lenient = !strict;
-        cv->out->inference.grammar.strict = strict;
-        return BY_OK;
+    bool must = called && (c->choice == BY_CHOICE_REQUIRED || cv->force_call);
+    for (uint32_t i = 0; called && i < c->n_tools; i++) strict = strict || is_strict(&c->tools[i]);
+    if (!must) BY_TRY(read_format(cv, &text));
+    if (!called) return text.kind ? set_grammar(cv, text) : BY_OK;
+    if (!must && now->kind && !text.kind) text = *now;
+    by_str format = {0};
+    if (text.kind) BY_TRY(format_of(cv, &text, &format));
+    if (!must && !strict && !format.len) return BY_OK;
+    if (format.len && now->kind) {
+        if (!by_str_eqz(by_str_z(now->field), text.field)) return set_grammar(cv, text); /* two formats */
+        bool close = now->close_by_budget;
+        *now = (by_api_grammar){.bound_id = -1, .close_by_budget = close};
     }
-    return called ? BY_OK : format_grammar(cv);
+    return tools_grammar(cv, format);
 }

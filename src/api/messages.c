@@ -109,9 +109,13 @@ static by_status convert_tool(by_convert *cv, const by_json *record, uint32_t i,
         return BY_REFUSE(cv, BY_STR("tools["), by_number_text(cv, i), BY_STR("]: server tools are not supported"));
     }
     const by_json *description = by_field(record, MT_DESCRIPTION), *defer = by_field(record, MT_DEFER);
+    const by_json *strict = by_field(record, MT_STRICT);
+    if (cv->server && by_given(strict) && strict->type != BY_JSON_BOOL)
+        return BY_REFUSE(cv, BY_STR("tools["), by_number_text(cv, i), BY_STR("].strict: a boolean is expected"));
     *out = (by_recipe_tool){.name = by_field(record, MT_NAME)->v.s,
                             .has_description = by_given(description),
                             .parameters = by_field(record, MT_SCHEMA),
+                            .strict = cv->server && by_given(strict) ? &strict->v.b : NULL,
                             .defer_loading = by_given(defer) && defer->v.b};
     if (by_given(description)) out->description = description->v.s;
     if (by_is_tool_name(out->name)) return BY_OK;
@@ -492,8 +496,14 @@ static bool names_dropped_tool(const by_json *tools, by_str name) {
     return false;
 }
 
+/* The original takes `any` for `auto`, and so does the prompt; in the server profile a call is forced all the same. */
 static by_status convert_choice(by_convert *cv, const by_json *v, const by_json *tools) {
     by_choice c = {BY_CHOICE_AUTO, {NULL, 0}};
+    if (cv->server && by_given(v) && by_variant(v) != MC_NONE) {
+        const by_json *one = by_field(v, by_variant(v) == MC_TOOL ? MC_NAME + 1 : MC_ONE_CALL);
+        cv->one_call = by_given(one) && one->v.b;
+        cv->force_call = by_variant(v) == MC_ANY;
+    }
     if (by_given(v) && by_variant(v) == MC_NONE) c.word = BY_CHOICE_NONE;
     if (by_given(v) && by_variant(v) == MC_TOOL && !names_dropped_tool(tools, by_field(v, MC_NAME)->v.s))
         c.name = by_field(v, MC_NAME)->v.s;

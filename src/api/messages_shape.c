@@ -77,7 +77,7 @@ static const by_shape system_content = BY_SHAPE_STRING_OR_LIST_OF(&system_block)
 
 static const by_shape_field tool_fields[] = {
     STRING("name"), MAYBE_STRING("description"), {"input_schema", &by_shape_any, BY_FIELD_OPTIONAL},
-    MAYBE_BOOL("defer_loading")};
+    MAYBE_BOOL("defer_loading"), {"strict", &by_shape_any, BY_FIELD_OPTIONAL}};
 static const by_shape_field server_tool_fields[] = {STRING("type"), MAYBE_STRING("name")};
 
 static by_status check_tool(by_shape_job *job, by_json *v) {

@@ -29,11 +29,11 @@ enum { MS_MEDIA_TYPE = 1, MS_DATA, MS_LINK = 1 };
 extern const char *const by_messages_media_types[]; /* as data URLs spell them */
 
 /* Tools: [0] is 1 for a server tool (type, name), 0 for ours. */
-enum { MT_NAME = 1, MT_DESCRIPTION, MT_SCHEMA, MT_DEFER };
+enum { MT_NAME = 1, MT_DESCRIPTION, MT_SCHEMA, MT_DEFER, MT_STRICT };
 enum { MT_SERVER_TYPE = 1, MT_SERVER_NAME };
 
 /* tool_choice: [0] variant. */
 enum { MC_AUTO, MC_ANY, MC_TOOL, MC_NONE };
-enum { MC_NAME = 1 };
+enum { MC_NAME = 1, MC_ONE_CALL = 1 }; /* behind a name: one further */
 
 #endif

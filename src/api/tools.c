@@ -65,7 +65,7 @@ static by_status check_parameters(by_convert *cv, by_recipe_tool *tool) {
     const by_json *parameters = tool->parameters;
     bool given = parameters && parameters->type != BY_JSON_NULL;
     tool->given = given ? parameters : NULL;
-    if (tool->strict && *tool->strict)
+    if (tool->strict && *tool->strict && cv->out->api != BY_API_MESSAGES) /* there the model sees them as they were sent */
         return by_rewrite_strict(cv, given ? parameters : &empty_schema, true, &tool->parameters);
     if (!given && cv->out->api == BY_API_MESSAGES) /* here a schema is a must */
         return refuse_schema(cv, tool->name, BY_STR("null is not of types \"boolean\", \"object\""));

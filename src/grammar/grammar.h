@@ -104,11 +104,15 @@ void by_grammar_get_stats(by_grammar *g, by_grammar_stats *out);
 
 typedef struct by_grammar_dsml_opts {
     by_str name;   /* only this tool, or empty */
-    bool required; /* the text starts inside the block and holds at least one call; otherwise free text with an optional block */
+    bool required; /* the text starts inside the block and holds at least one call */
     bool one_call; /* a block holds one call, not more */
+    bool forced;   /* the text is a whole block of calls and nothing else */
+    by_str text;   /* what a text without calls is: a format of structural tags, JSON. With none of the three: free text with an
+                      optional block */
 } by_grammar_dsml_opts;
-/* DeepSeek V4.1 tool calls as a structural tag. tools: list of {"name", "parameters"} or of OpenAI tool objects. Appends the tag's
- * JSON to out. Errors: BY_EINVAL. */
+/* DeepSeek V4.1 tool calls as a structural tag. tools: list of {"name", "parameters", "strict"} or of OpenAI tool objects. The
+ * parameters of a strict tool are enforced with nothing undeclared, those of others with unsupported keywords left out. Appends the
+ * tag's JSON to out. Errors: BY_EINVAL. */
 by_status by_grammar_dsml_tag(by_buf *out, by_str tools_json, const by_grammar_dsml_opts *opts, by_err *err);
 
 /* ---- matching ---- */

@@ -24,7 +24,10 @@ static void write_tag(by_buf *out, const by_json *f) {
     by_buf_push_z(&begin, "\">\n");
     by_buf_push_z(out, "{\"type\":\"tag\",\"begin\":");
     by_json_write_string(out, by_buf_str(&begin));
-    by_buf_push_z(out, ",\"content\":{\"type\":\"json_schema\",\"style\":\"deepseek_v4_1_xml\",\"json_schema\":");
+    const by_json *strict = by_json_get(f, "strict");
+    by_buf_push_z(out, ",\"content\":{\"type\":\"json_schema\",\"style\":\"deepseek_v4_1_xml\",");
+    by_buf_push_z(out, by_json_is(strict, BY_JSON_BOOL) && strict->v.b ? "\"strict\":true," : "\"lenient\":true,");
+    by_buf_push_z(out, "\"json_schema\":");
     if (by_json_is(params, BY_JSON_OBJECT))
         by_json_write(out, params, BY_JSON_COMPACT);
     else
@@ -33,20 +36,40 @@ static void write_tag(by_buf *out, const by_json *f) {
     by_buf_deinit(&begin);
 }
 
+/* What stands before the calls, and behind them. */
+static void write_head(by_buf *out, const by_grammar_dsml_opts *o) {
+    by_buf_push_z(out, "{\"type\":\"structural_tag\",\"format\":");
+    if (!o->required && !o->forced && !o->text.len) {
+        by_buf_push_z(out, "{\"type\":\"triggered_tags\",\"triggers\":[\"<" DSML " calls>\"],\"stop_after_first\":true,\"tags\":["
+                           "{\"type\":\"tag\",\"begin\":\"<" DSML " calls>\\n\",\"content\":");
+        return;
+    }
+    if (!o->required && !o->forced) {
+        by_buf_push_z(out, "{\"type\":\"or\",\"elements\":[");
+        by_buf_push_str(out, o->text);
+        by_buf_push_byte(out, ',');
+    }
+    by_buf_push_z(out, "{\"type\":\"sequence\",\"elements\":[");
+    if (!o->required) by_buf_push_z(out, "{\"type\":\"const_string\",\"value\":\"\\n\\n<" DSML " calls>\\n\"},");
+}
+
+static void write_end(by_buf *out, const by_grammar_dsml_opts *o) {
+    bool free_text = !o->required && !o->forced && !o->text.len;
+    by_buf_push_z(out, free_text ? ",\"end\":\"</" DSML " calls>\"}]}"
+                                 : ",{\"type\":\"const_string\",\"value\":\"</" DSML " calls>\"}]}");
+    if (!o->required && !o->forced && o->text.len) by_buf_push_z(out, "]}");
+    by_buf_push_byte(out, '}');
+}
+
 by_status by_grammar_dsml_tag(by_buf *out, by_str tools_json, const by_grammar_dsml_opts *opts, by_err *err) {
     by_arena a;
     by_json tools;
     by_arena_init(&a, BY_MEM_GRAMMAR);
     by_status status = by_json_parse(&tools, &a, tools_json, NULL, err);
     if (status >= 0 && tools.type != BY_JSON_ARRAY) status = BY_FAIL(err, BY_EINVAL, "tools: a list is expected");
-    const char *head =
-        opts->required ? "{\"type\":\"structural_tag\",\"format\":{\"type\":\"sequence\",\"elements\":["
-                 : "{\"type\":\"structural_tag\",\"format\":{\"type\":\"triggered_tags\",\"triggers\":[\"<" DSML
-                   " calls>\"],\"stop_after_first\":true,\"tags\":[{\"type\":\"tag\",\"begin\":\"<" DSML
-                   " calls>\\n\",\"content\":";
     uint32_t n = 0;
     if (status >= 0) {
-        by_buf_push_z(out, head);
+        write_head(out, opts);
         by_buf_push_z(out, "{\"type\":\"tags_with_separator\",\"separator\":\"\",\"at_least_one\":true,");
         by_buf_push_z(out, opts->one_call ? "\"stop_after_first\":true,\"tags\":[" : "\"tags\":[");
     }
@@ -64,8 +87,7 @@ by_status by_grammar_dsml_tag(by_buf *out, by_str tools_json, const by_grammar_d
                          BY_STR_ARG(opts->name));
     if (status >= 0) {
         by_buf_push_z(out, "]}");
-        by_buf_push_z(out, opts->required ? ",{\"type\":\"const_string\",\"value\":\"</" DSML " calls>\"}]}}"
-                                    : ",\"end\":\"</" DSML " calls>\"}]}}");
+        write_end(out, opts);
         status = by_buf_check(out, err);
     }
     by_arena_deinit(&a);

@@ -270,15 +270,21 @@ static by_gr_term elements(tags *t, const by_json *f, bool seq) {
     return by_gr_bad(t->g) ? BY_GR_NEVER : r;
 }
 
+/* "strict" and "lenient" are options of this schema alone. */
 static by_gr_term schema(tags *t, const by_json *f) {
+    by_gr *g = t->g;
     const by_json *s = by_json_get(f, "json_schema"), *style = by_json_get(f, "style");
+    bool dsml = by_json_is(style, BY_JSON_STRING) && by_str_eqz(style->v.s, "deepseek_v4_1_xml");
     if (!s) s = by_json_get(f, "schema");
     if (!s) return bad(t, "json_schema needs a schema");
-    if (by_json_is(style, BY_JSON_STRING) && by_str_eqz(style->v.s, "deepseek_v4_1_xml"))
-        return by_gr_schema_dsml(t->g, s);
-    if (by_json_is(style, BY_JSON_STRING) && !by_str_eqz(style->v.s, "json"))
-        return by_gr_fail(t->g, BY_EUNSUPPORTED, "structural tag: style %.*s", BY_STR_ARG(style->v.s));
-    return by_gr_schema_compile(t->g, s);
+    if (by_json_is(style, BY_JSON_STRING) && !dsml && !by_str_eqz(style->v.s, "json"))
+        return by_gr_fail(g, BY_EUNSUPPORTED, "structural tag: style %.*s", BY_STR_ARG(style->v.s));
+    by_grammar_opts keep = g->opts;
+    g->opts.strict |= flag(f, "strict");
+    g->opts.lenient |= flag(f, "lenient");
+    by_gr_term r = dsml ? by_gr_schema_dsml(g, s) : by_gr_schema_compile(g, s);
+    g->opts = keep;
+    return r;
 }
 
 static by_gr_term repeat(tags *t, const by_json *f, int64_t min, int64_t max) {
@@ -306,6 +312,7 @@ static by_gr_term one(tags *t, const by_json *f) {
     if (by_str_eqz(k, "star")) return repeat(t, f, 0, -1);
     if (by_str_eqz(k, "repeat")) return repeat(t, f, 0, -1);
     if (by_str_eqz(k, "tag")) return tag(t, f);
+    if (by_str_eqz(k, "structural_tag") && by_json_get(f, "format")) return format(t, by_json_get(f, "format"));
     if (by_str_eqz(k, "triggered_tags")) return triggered_tags(t, f);
     if (by_str_eqz(k, "tags_with_separator")) return separated(t, f);
     if (by_str_eqz(k, "token")) return tokens(t, by_json_get(f, "token"), false);

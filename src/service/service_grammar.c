@@ -13,14 +13,12 @@ static by_status keep(by_arena *arena, by_buf *b, by_str *out, by_err *err) {
     return status == BY_OK && !out->ptr ? BY_FAIL(err, BY_ENOMEM, "out of memory for a grammar") : status;
 }
 
-/* Tool calls are a structural tag; in it the schemas have the strictness of the tools. */
+/* Tool calls are a structural tag; in it each schema has the strictness of its tool. */
 static by_status set_tools(by_request_grammar *out, by_arena *arena, const by_api_grammar *g, by_err *err) {
     by_buf b = {0};
-    by_grammar_dsml_opts o = {.required = g->required, .one_call = g->one_call};
+    by_grammar_dsml_opts o = {.required = g->required, .one_call = g->one_call, .forced = g->forced, .text = g->without_calls};
     by_status status = by_grammar_dsml_tag(&b, g->text, &o, err);
     out->spec.kind = BY_GRAMMAR_TAG;
-    out->spec.opts.lenient |= g->lenient;
-    out->spec.opts.strict |= g->strict;
     if (status == BY_OK) return keep(arena, &b, &out->spec.text, err);
     by_buf_deinit(&b);
     return status;

@@ -434,13 +434,17 @@ static const char tools[] =
     "\"additionalProperties\":false}},"
     "{\"type\":\"function\",\"function\":{\"name\":\"now\",\"parameters\":{}}}]";
 
-static by_grammar *tool_grammar(const char *name, bool required) {
+static by_grammar *tool_grammar_of(const char *list, const by_grammar_dsml_opts *o) {
     by_buf tag = {0};
     by_err err;
-    if (by_grammar_dsml_tag(&tag, by_str_z(tools), &(by_grammar_dsml_opts){by_str_z(name), required, false}, &err) < 0) fail_msg("%s", err.msg);
+    if (by_grammar_dsml_tag(&tag, by_str_z(list), o, &err) < 0) fail_msg("%s", err.msg);
     by_grammar *g = make(BY_GRAMMAR_TAG, by_buf_z(&tag));
     by_buf_deinit(&tag);
     return g;
+}
+
+static by_grammar *tool_grammar(const char *name, bool required) {
+    return tool_grammar_of(tools, &(by_grammar_dsml_opts){.name = by_str_z(name), .required = required});
 }
 
 static uint32_t control_id(const char *text) {
@@ -470,14 +474,16 @@ static bool feed_dsml(by_matcher *m, const char *text) {
 #define PARAM(key, string, value)                                                                                      \
     "<" DSML " parameter name=\"" key "\" string=\"" string "\">" value "</" DSML " parameter>"
 
-static bool tool_text(bool required, const char *name, const char *text) {
-    by_grammar *g = tool_grammar(name, required);
+/* Releases g. */
+static bool takes_calls(by_grammar *g, const char *text) {
     by_matcher *m = start(g);
     bool ok = feed_dsml(m, text) && by_matcher_is_final(m);
     by_matcher_destroy(m);
     by_grammar_release(g);
     return ok;
 }
+
+static bool tool_text(bool required, const char *name, const char *text) { return takes_calls(tool_grammar(name, required), text); }
 
 static void tool_calls_follow_the_markup(void **state) {
     (void)state;
@@ -500,6 +506,39 @@ static void tool_calls_follow_the_markup(void **state) {
     assert_true(tool_text(false, "", "Let me look.\n\n<" DSML " calls>\n" INVOKE("now", "") "</" DSML " calls>"));
     assert_true(tool_text(false, "", "No tool: a < b."));
     assert_false(tool_text(false, "", "<" DSML " calls>\n</" DSML " calls>"));
+}
+
+/* A whole block of calls, alone or instead of a text with a format. */
+static void calls_are_forced_or_stand_for_a_format(void **state) {
+    (void)state;
+    const by_grammar_dsml_opts forced = {.forced = true};
+    const by_grammar_dsml_opts either = {.text = BY_STR("{\"type\":\"json_schema\",\"json_schema\":{\"type\":\"boolean\"}}")};
+    const char *const call = "\n\n<" DSML " calls>\n" INVOKE("now", "") "</" DSML " calls>";
+    assert_true(takes_calls(tool_grammar_of(tools, &forced), call));
+    assert_false(takes_calls(tool_grammar_of(tools, &forced), "true"));
+    assert_true(takes_calls(tool_grammar_of(tools, &either), call));
+    assert_true(takes_calls(tool_grammar_of(tools, &either), "true"));
+    assert_false(takes_calls(tool_grammar_of(tools, &either), "maybe"));
+    assert_false(takes_calls(tool_grammar_of(tools, &either), "true\n\n<" DSML " calls>\n" INVOKE("now", "") "</" DSML " calls>"));
+}
+
+/* Each tool has its own strictness: undeclared parameters, and keywords that cannot be enforced. */
+static void a_tool_is_as_strict_as_it_says(void **state) {
+    (void)state;
+    static const char list[] =
+        "[{\"name\":\"s\",\"strict\":true,\"parameters\":{\"properties\":{\"a\":{\"type\":\"object\",\"properties\":{\"k\":{\"type\":"
+        "\"integer\"}}}}}},{\"name\":\"l\",\"parameters\":{\"properties\":{\"a\":{\"type\":\"object\",\"properties\":{\"k\":{\"type\":"
+        "\"integer\"}}},\"b\":{\"not\":{\"uniqueItems\":true}}}}}]";
+    const by_grammar_dsml_opts o = {.required = true};
+    assert_true(takes_calls(tool_grammar_of(list, &o), INVOKE("s", PARAM("a", "false", "{\"k\":1}")) "</" DSML " calls>"));
+    assert_false(takes_calls(tool_grammar_of(list, &o), INVOKE("s", PARAM("a", "false", "{\"x\":1}")) "</" DSML " calls>"));
+    assert_true(takes_calls(tool_grammar_of(list, &o), INVOKE("l", PARAM("a", "false", "{\"x\":1}")) "</" DSML " calls>"));
+    by_buf tag = {0};
+    by_grammar *g;
+    static const char strict[] = "[{\"name\":\"l\",\"strict\":true,\"parameters\":{\"properties\":{\"b\":{\"not\":{\"uniqueItems\":true}}}}}]";
+    assert_int_equal(by_grammar_dsml_tag(&tag, BY_STR(strict), &o, NULL), BY_OK);
+    assert_int_equal(by_grammar_compile(&g, vocab, BY_GRAMMAR_TAG, by_buf_str(&tag), NULL, NULL, NULL), BY_EUNSUPPORTED);
+    by_buf_deinit(&tag);
 }
 
 /* Random tool calls: every body of string="false" is JSON. */
@@ -635,6 +674,8 @@ int main(void) {
                                        cmocka_unit_test(deep_nesting_is_an_error),
                                        cmocka_unit_test(full_tables_are_rebuilt),
                                        cmocka_unit_test(tool_calls_follow_the_markup),
+        cmocka_unit_test(calls_are_forced_or_stand_for_a_format),
+        cmocka_unit_test(a_tool_is_as_strict_as_it_says),
                                        cmocka_unit_test(random_tool_calls_have_json_where_they_say_so),
                                        cmocka_unit_test(control_tokens_are_never_text),
                                        cmocka_unit_test(matchers_of_one_grammar_run_in_parallel),

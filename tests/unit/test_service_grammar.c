@@ -273,11 +273,86 @@ static void a_required_tool_is_called_with_its_types(void **state) {
     assert_true(n_calls > 0);
 }
 
+/* The calls of a Messages answer; *n_text counts its other blocks. */
+static uint32_t message_calls(const by_json *v, uint32_t *n_text) {
+    const by_json *content = at(v, "content");
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < content->n; i++) {
+        const by_json *b = &content->v.items[i];
+        if (!by_str_eqz(at(b, "type")->v.s, "tool_use")) {
+            ++*n_text;
+            continue;
+        }
+        const by_json *args = at(b, "input");
+        assert_true(by_str_eqz(at(b, "name")->v.s, "f") || by_str_eqz(at(b, "name")->v.s, "g"));
+        assert_true(by_str_eqz(at(b, "name")->v.s, "g") ? at(args, "v")->type == BY_JSON_ARRAY : at(args, "k")->type == BY_JSON_BOOL);
+        n++;
+    }
+    return n;
+}
+
+#define MESSAGES_TOOLS(strict)                                                                                                   \
+    "\"tools\":[{\"name\":\"f\"" strict ",\"input_schema\":{\"type\":\"object\",\"properties\":{\"k\":{\"type\":\"boolean\"}},"         \
+    "\"required\":[\"k\"],\"additionalProperties\":false}},{\"name\":\"g\",\"input_schema\":{\"type\":\"object\",\"properties\":{"        \
+    "\"v\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"}}},\"required\":[\"v\"],\"additionalProperties\":false}}]"
+
+/* Messages: any and tool force a call, with and without strict tools, behind the reasoning too; one call where no more are wanted. */
+static void a_message_with_a_forced_tool_is_a_call(void **state) {
+    (void)state;
+    static const char *const choices[] = {"{\"type\":\"any\"}", "{\"type\":\"tool\",\"name\":\"g\"}",
+                                          "{\"type\":\"any\",\"disable_parallel_tool_use\":true}"};
+    static const char *const tools[] = {MESSAGES_TOOLS(""), MESSAGES_TOOLS(",\"strict\":true")};
+    int n_calls = 0, end = by_tok_find_added(by_service_tok(service), BY_STR("</think>"));
+    for (int i = 0; i < by_test_scaled(9); i++) {
+        by_buf b = {0};
+        uint32_t n_text = 0;
+        bool thinks = i % 3 == 2;
+        by_buf_printf(&b, "\"max_tokens\":250,\"tool_choice\":%s,%s", choices[i % 3], tools[i / 3 % 2]);
+        if (thinks) by_buf_printf(&b, ",\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024},\"logit_bias\":{\"%d\":9}", end);
+        const by_json *v = answer(BY_API_MESSAGES, body_of(CHAT, by_buf_z(&b), i));
+        by_buf_deinit(&b);
+        if (by_str_eqz(at(v, "stop_reason")->v.s, "max_tokens")) continue; /* random weights can write very long arrays */
+        uint32_t n = message_calls(v, &n_text);
+        assert_true(by_str_eqz(at(v, "stop_reason")->v.s, "tool_use"));
+        assert_true(n >= 1 && (thinks ? n == 1 : n_text == 0));
+        n_calls++;
+    }
+    assert_true(n_calls > 0);
+}
+
+/* A format beside tools that may be called: the answer is a value of the format, or calls. */
+static void a_format_beside_tools_holds_for_what_is_no_call(void **state) {
+    (void)state;
+    uint32_t kinds = 0;
+    int32_t lines = by_tok_find_bytes(by_service_tok(service), BY_STR("\n\n"));
+    if (lines < 0) lines = by_tok_find_bytes(by_service_tok(service), BY_STR("\n"));
+    int32_t word = by_tok_find_bytes(by_service_tok(service), BY_STR("t"));
+    for (int i = 0; i < 8; i++) {
+        by_buf b = {0};
+        by_buf_printf(&b, "\"max_tokens\":250,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"type\":"
+                          "\"boolean\"}}},%s", TOOLS(""));
+        by_buf_printf(&b, ",\"logit_bias\":{\"%d\":90}", i % 2 ? lines : word);
+        const by_json *v = answer(BY_API_CHAT, body_of(CHAT, by_buf_z(&b), i)), *m = message_of(v), *calls = by_json_get(m, "tool_calls");
+        by_buf_deinit(&b);
+        if (by_str_eqz(at(&at(v, "choices")->v.items[0], "finish_reason")->v.s, "length")) continue;
+        if (calls && calls->type == BY_JSON_ARRAY) {
+            check_call(&calls->v.items[0], NULL);
+            kinds |= 1;
+            continue;
+        }
+        by_str text = at(m, "content")->v.s;
+        assert_true(by_str_eqz(text, "true") || by_str_eqz(text, "false"));
+        kinds |= 2;
+    }
+    assert_int_equal(kinds, 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_enum_behind_a_reference_is_enforced), cmocka_unit_test(the_grammar_begins_behind_the_reasoning),
         cmocka_unit_test(every_spelling_limits_the_answer),       cmocka_unit_test(json_object_is_an_object),
         cmocka_unit_test(a_refusal_names_field_and_place),        cmocka_unit_test(a_required_tool_is_called_with_its_types),
+        cmocka_unit_test(a_message_with_a_forced_tool_is_a_call), cmocka_unit_test(a_format_beside_tools_holds_for_what_is_no_call),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
