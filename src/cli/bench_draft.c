@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cli/bench.h"
+#include "cli/bench_report.h"
 #include "cli/bench_requests.h"
 #include "cli/command.h"
 #include "cli/token_lines.h"
@@ -156,8 +157,8 @@ static by_status run_all(bench *b, by_err *err) {
     if (c.draft.n_layers == 0) return BY_FAIL(err, BY_EUNSUPPORTED, "the model has no draft layers");
     BY_TRY(by_token_lines_read(&b->lines, b->input, c.vocab_size, err));
     for (size_t i = 0; i < b->lines.n; i++)
-        if (b->lines.lines[i].problem) return BY_FAIL(err, BY_EINVAL, "line %zu: %s", i + 1, b->lines.lines[i].problem);
-    if (b->lines.n == 0) return BY_FAIL(err, BY_EINVAL, "%s: no lines", b->input);
+        if (b->lines.lines[i].problem) return BY_FAIL(err, BY_EFORMAT, "line %zu: %s", b->lines.lines[i].number, b->lines.lines[i].problem);
+    if (b->lines.n == 0) return BY_FAIL(err, BY_EFORMAT, "%s: no lines", b->input);
     for (int i = 0; i < n; i++) {
         if (counts[i] < 1 || counts[i] > BY_LIMIT_SEQS)
             return BY_FAIL(err, BY_EINVAL, "--sequences: %lld is outside 1..%d", (long long)counts[i], BY_LIMIT_SEQS);
@@ -193,24 +194,17 @@ static void print_table(const bench *b) {
     }
 }
 
-static void field(by_json_out *o, const char *key, double v) {
-    by_json_out_key(o, key);
-    by_json_out_double(o, v);
-}
-
 static void json_mode(by_json_out *o, const row *r, int m) {
     const by_draft_stats *d = &r->draft[m];
     by_json_out_object_begin(o);
-    by_json_out_key(o, "sequences");
-    by_json_out_int(o, r->n_seqs);
-    by_json_out_key(o, "mode");
-    by_json_out_z(o, mode_names[m]);
-    field(o, "tokens_per_s", r->tok_s[m]);
-    field(o, "of_off", r->of_off[m]);
-    field(o, "tokens_per_step", m == 0 ? 1 : by_draft_mean_length(d));
-    field(o, "verified_per_step", per_step(d->n_verified, d));
-    field(o, "accepted_per_step", per_step(d->n_accepted, d));
-    field(o, "calibration_error", by_draft_calibration_error(d));
+    by_json_out_member_int(o, "sequences", r->n_seqs);
+    by_json_out_member_z(o, "mode", mode_names[m]);
+    by_json_out_member_double(o, "tokens_per_s", r->tok_s[m]);
+    by_json_out_member_double(o, "of_off", r->of_off[m]);
+    by_json_out_member_double(o, "tokens_per_step", m == 0 ? 1 : by_draft_mean_length(d));
+    by_json_out_member_double(o, "verified_per_step", per_step(d->n_verified, d));
+    by_json_out_member_double(o, "accepted_per_step", per_step(d->n_accepted, d));
+    by_json_out_member_double(o, "calibration_error", by_draft_calibration_error(d));
     by_json_out_key(o, "accepted_by_position");
     by_json_out_array_begin(o);
     for (int j = 0; j < BY_ENGINE_DRAFTS_MAX && d->verified[j]; j++) by_json_out_double(o, (double)d->accepted[j] / (double)d->verified[j]);
@@ -220,21 +214,14 @@ static void json_mode(by_json_out *o, const row *r, int m) {
 
 static void print_json(const bench *b) {
     by_buf out = {0};
-    by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
-    by_json_out_object_begin(&o);
-    by_json_out_key(&o, "bench");
-    by_json_out_z(&o, "draft");
-    by_json_out_key(&o, "version");
-    by_json_out_z(&o, BATHYC_VERSION);
-    field(&o, "temperature", b->temperature);
+    by_json_out o = by_bench_json_begin(&out, "draft");
+    by_json_out_member_double(&o, "temperature", b->temperature);
     by_json_out_key(&o, "results");
     by_json_out_array_begin(&o);
     for (int i = 0; i < b->n_rows; i++)
         for (int m = 0; m < N_MODES; m++) json_mode(&o, &b->rows[i], m);
     by_json_out_array_end(&o);
-    by_json_out_object_end(&o);
-    printf("%s\n", by_buf_z(&out));
-    by_buf_deinit(&out);
+    by_bench_json_end(&o, &out);
 }
 
 int by_bench_draft(int argc, char **argv) {
@@ -263,16 +250,10 @@ int by_bench_draft(int argc, char **argv) {
     }
     by_err err = {0};
     by_status status = run_all(&b, &err);
-    if (status < 0) {
-        fprintf(stderr, "bathyc bench: %s\n", err.msg);
-        code = by_model_exit_code(status);
-    } else {
-        if (b.json) print_json(&b);
-        else print_table(&b);
-        code = 0;
-    }
+    if (status == BY_OK && b.json) print_json(&b);
+    else if (status == BY_OK) print_table(&b);
     by_token_lines_deinit(&b.lines);
     by_args_free(flags, n_flags);
     by_engine_flags_deinit(&b.flags);
-    return code;
+    return by_bench_exit(status, &err);
 }

@@ -11,6 +11,7 @@
 #include "base/membench.h"
 #include "base/rng.h"
 #include "cli/bench.h"
+#include "cli/bench_report.h"
 #include "cli/bench_requests.h"
 #include "cli/command.h"
 #include "json/json_write.h"
@@ -115,51 +116,33 @@ static void print_table(const bench *b) {
     }
 }
 
-static void field(by_json_out *o, const char *key, double v) {
-    by_json_out_key(o, key);
-    by_json_out_double(o, v);
-}
-
 static void print_json(const bench *b) {
     by_buf out = {0};
-    by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
-    by_json_out_object_begin(&o);
-    by_json_out_key(&o, "bench");
-    by_json_out_z(&o, "engine");
-    by_json_out_key(&o, "version");
-    by_json_out_z(&o, BATHYC_VERSION);
-    by_json_out_key(&o, "threads");
-    by_json_out_int(&o, by_device_threads(by_engine_model(b->engines[0])->dev));
-    by_json_out_key(&o, "n_prompt");
-    by_json_out_int(&o, b->n_prompt);
-    by_json_out_key(&o, "n_gen");
-    by_json_out_int(&o, b->n_gen);
-    by_json_out_key(&o, "repetitions");
-    by_json_out_int(&o, b->repeat);
-    field(&o, "read_gb_s", b->read_bytes_s * 1e-9);
-    field(&o, "gflop_s", b->flop_s * 1e-9);
-    by_json_out_key(&o, "unit");
-    by_json_out_z(&o, b->unit);
+    by_json_out o = by_bench_json_begin(&out, "engine");
+    by_json_out_member_int(&o, "threads", by_device_threads(by_engine_model(b->engines[0])->dev));
+    by_json_out_member_int(&o, "n_prompt", b->n_prompt);
+    by_json_out_member_int(&o, "n_gen", b->n_gen);
+    by_json_out_member_int(&o, "repetitions", b->repeat);
+    by_json_out_member_double(&o, "read_gb_s", b->read_bytes_s * 1e-9);
+    by_json_out_member_double(&o, "gflop_s", b->flop_s * 1e-9);
+    by_json_out_member_z(&o, "unit", b->unit);
     by_json_out_key(&o, "results");
     by_json_out_array_begin(&o);
     for (int i = 0; i < b->n_rows; i++) {
         const row *r = &b->rows[i];
         by_json_out_object_begin(&o);
-        by_json_out_key(&o, "sequences");
-        by_json_out_int(&o, r->n_seqs);
-        field(&o, "tokens_per_s", r->tok_s[1]);
-        field(&o, "tokens_per_s_not_async", r->tok_s[0]);
-        field(&o, "step_ms", r->step_ms[1]);
-        field(&o, "floor_ms", r->floor_ms);
-        field(&o, "async_time_over_not", r->async_ratio);
-        field(&o, "scheduler_us", r->sched_us[1]);
-        field(&o, "scheduler_us_not_async", r->sched_us[0]);
+        by_json_out_member_int(&o, "sequences", r->n_seqs);
+        by_json_out_member_double(&o, "tokens_per_s", r->tok_s[1]);
+        by_json_out_member_double(&o, "tokens_per_s_not_async", r->tok_s[0]);
+        by_json_out_member_double(&o, "step_ms", r->step_ms[1]);
+        by_json_out_member_double(&o, "floor_ms", r->floor_ms);
+        by_json_out_member_double(&o, "async_time_over_not", r->async_ratio);
+        by_json_out_member_double(&o, "scheduler_us", r->sched_us[1]);
+        by_json_out_member_double(&o, "scheduler_us_not_async", r->sched_us[0]);
         by_json_out_object_end(&o);
     }
     by_json_out_array_end(&o);
-    by_json_out_object_end(&o);
-    printf("%s\n", by_buf_z(&out));
-    by_buf_deinit(&out);
+    by_bench_json_end(&o, &out);
 }
 
 int by_bench_engine(int argc, char **argv) {
@@ -184,16 +167,10 @@ int by_bench_engine(int argc, char **argv) {
     if (!by_command_begin(&usage, flags, n_flags, argc, argv, NULL, 0, NULL, &code)) return code;
     by_err err = {0};
     by_status status = run_all(&b, &err);
-    if (status < 0) {
-        fprintf(stderr, "bathyc bench: %s\n", err.msg);
-        code = by_model_exit_code(status);
-    } else {
-        if (b.json) print_json(&b);
-        else print_table(&b);
-        code = 0;
-    }
+    if (status == BY_OK && b.json) print_json(&b);
+    else if (status == BY_OK) print_table(&b);
     for (int k = 0; k < 2; k++) by_engine_close(b.engines[k]);
     by_args_free(flags, n_flags);
     by_engine_flags_deinit(&b.flags);
-    return code;
+    return by_bench_exit(status, &err);
 }

@@ -11,6 +11,7 @@
 #include "base/membench.h"
 #include "base/rng.h"
 #include "cli/bench.h"
+#include "cli/bench_report.h"
 #include "cli/bench_requests.h"
 #include "cli/command.h"
 #include "cli/model_flags.h"
@@ -163,34 +164,19 @@ static void print_table(const bench *b) {
     }
 }
 
-static void field(by_json_out *o, const char *key, double v) {
-    by_json_out_key(o, key);
-    by_json_out_double(o, v);
-}
-
-static void text(by_json_out *o, const char *key, const char *v) {
-    by_json_out_key(o, key);
-    by_json_out_z(o, v);
-}
-
-static void whole(by_json_out *o, const char *key, int64_t v) {
-    by_json_out_key(o, key);
-    by_json_out_int(o, v);
-}
-
 static void put_result(by_json_out *o, const result *r, double floor_s) {
     by_json_out_object_begin(o);
-    text(o, "op", r->op);
-    text(o, "shape", r->name);
-    whole(o, "rows", r->rows);
-    whole(o, "calls", r->calls);
-    field(o, "best_s", r->best_s);
-    field(o, "weight_bytes", r->weight_bytes);
-    field(o, "bytes", r->bytes);
-    field(o, "flop", r->flops);
-    field(o, "gb_s", r->bytes / r->best_s * 1e-9);
-    field(o, "gflop_s", r->flops / r->best_s * 1e-9);
-    text(o, "limit", r->bf16_dot ? "bf16_dot" : "fp32");
+    by_json_out_member_z(o, "op", r->op);
+    by_json_out_member_z(o, "shape", r->name);
+    by_json_out_member_int(o, "rows", r->rows);
+    by_json_out_member_int(o, "calls", r->calls);
+    by_json_out_member_double(o, "best_s", r->best_s);
+    by_json_out_member_double(o, "weight_bytes", r->weight_bytes);
+    by_json_out_member_double(o, "bytes", r->bytes);
+    by_json_out_member_double(o, "flop", r->flops);
+    by_json_out_member_double(o, "gb_s", r->bytes / r->best_s * 1e-9);
+    by_json_out_member_double(o, "gflop_s", r->flops / r->best_s * 1e-9);
+    by_json_out_member_z(o, "limit", r->bf16_dot ? "bf16_dot" : "fp32");
     by_json_out_key(o, "floor_s");
     if (floor_s > 0) by_json_out_double(o, floor_s);
     else by_json_out_null(o);
@@ -199,20 +185,17 @@ static void put_result(by_json_out *o, const result *r, double floor_s) {
 
 static void print_json(const bench *b) {
     by_buf out = {0};
-    by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
-    by_json_out_object_begin(&o);
-    whole(&o, "format", 1);
-    text(&o, "bench", "kernels");
-    text(&o, "version", BATHYC_VERSION);
-    text(&o, "backend", by_device_name(b->ctx.dev));
-    whole(&o, "threads", by_device_threads(b->ctx.dev));
-    field(&o, "read_gb_s", b->read_bytes_s * 1e-9);
+    by_json_out o = by_bench_json_begin(&out, "kernels");
+    by_json_out_member_int(&o, "format", 1);
+    by_json_out_member_z(&o, "backend", by_device_name(b->ctx.dev));
+    by_json_out_member_int(&o, "threads", by_device_threads(b->ctx.dev));
+    by_json_out_member_double(&o, "read_gb_s", b->read_bytes_s * 1e-9);
     by_json_out_key(&o, "peaks");
     by_json_out_array_begin(&o);
     for (int i = 0; i < b->n_peaks; i++) {
         by_json_out_object_begin(&o);
-        text(&o, "isa", by_isa_name(b->peaks[i].isa));
-        field(&o, "gflop_s", b->peaks[i].flop_s * 1e-9);
+        by_json_out_member_z(&o, "isa", by_isa_name(b->peaks[i].isa));
+        by_json_out_member_double(&o, "gflop_s", b->peaks[i].flop_s * 1e-9);
         by_json_out_object_end(&o);
     }
     by_json_out_array_end(&o);
@@ -220,9 +203,7 @@ static void print_json(const bench *b) {
     by_json_out_array_begin(&o);
     for (int i = 0; i < b->n_results; i++) put_result(&o, &b->results[i], floor_of(b, &b->results[i]));
     by_json_out_array_end(&o);
-    by_json_out_object_end(&o);
-    printf("%s\n", by_buf_z(&out));
-    by_buf_deinit(&out);
+    by_bench_json_end(&o, &out);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
@@ -273,13 +254,12 @@ int by_bench_kernels(int argc, char **argv) {
     if (!by_command_begin(&usage, flags, n_flags, argc, argv, NULL, 0, NULL, &code)) return code;
     by_err err = {0};
     by_status status = run_all(&b, &err);
-    if (status != BY_OK) fprintf(stderr, "bathyc bench: %s\n", err.msg);
-    else if (b.json) print_json(&b);
-    else print_table(&b);
+    if (status == BY_OK && b.json) print_json(&b);
+    else if (status == BY_OK) print_table(&b);
     by_args_free(flags, n_flags);
     by_membench_destroy(b.read);
     by_mem_free(b.ctx.weights);
     by_mem_free(b.ctx.scales);
     by_device_close(b.ctx.dev);
-    return status < 0 ? by_model_exit_code(status) : 0;
+    return by_bench_exit(status, &err);
 }

@@ -10,6 +10,7 @@
 #include "base/membench.h"
 #include "base/rng.h"
 #include "cli/bench.h"
+#include "cli/bench_report.h"
 #include "cli/bench_requests.h"
 #include "cli/command.h"
 #include "cli/model_flags.h"
@@ -106,56 +107,36 @@ static void print_table(const bench *b) {
     }
 }
 
-static void field(by_json_out *o, const char *key, double v) {
-    by_json_out_key(o, key);
-    by_json_out_double(o, v);
-}
-
 static void print_json(const bench *b) {
     by_buf out = {0};
-    by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
+    by_json_out o = by_bench_json_begin(&out, "model");
     const by_solo *s = &b->solo;
-    by_json_out_object_begin(&o);
-    by_json_out_key(&o, "format");
-    by_json_out_int(&o, 1);
-    by_json_out_key(&o, "bench");
-    by_json_out_z(&o, "model");
-    by_json_out_key(&o, "version");
-    by_json_out_z(&o, BATHYC_VERSION);
-    by_json_out_key(&o, "backend");
-    by_json_out_z(&o, by_device_name(s->dev));
-    by_json_out_key(&o, "threads");
-    by_json_out_int(&o, by_device_threads(s->dev));
-    by_json_out_key(&o, "numerics");
-    by_json_out_z(&o, by_numerics_name(s->model->numerics));
-    by_json_out_key(&o, "chunk");
-    by_json_out_int(&o, s->chunk);
-    field(&o, "read_gb_s", b->read_bytes_s * 1e-9);
+    by_json_out_member_int(&o, "format", 1);
+    by_json_out_member_z(&o, "backend", by_device_name(s->dev));
+    by_json_out_member_int(&o, "threads", by_device_threads(s->dev));
+    by_json_out_member_z(&o, "numerics", by_numerics_name(s->model->numerics));
+    by_json_out_member_int(&o, "chunk", s->chunk);
+    by_json_out_member_double(&o, "read_gb_s", b->read_bytes_s * 1e-9);
     by_json_out_key(&o, "results");
     by_json_out_array_begin(&o);
     for (int i = 0; i < b->n_results; i++) {
         const result *r = &b->results[i];
         by_json_out_object_begin(&o);
-        by_json_out_key(&o, "test");
-        by_json_out_z(&o, r->test);
-        by_json_out_key(&o, "n_prompt");
-        by_json_out_int(&o, r->n_prompt);
-        by_json_out_key(&o, "n_gen");
-        by_json_out_int(&o, r->n_gen);
-        field(&o, "tokens_per_s", r->tok_s);
-        field(&o, "tokens_per_s_stddev", r->tok_s_dev);
-        field(&o, "best_s", r->best_s);
-        field(&o, "weight_gb_s", r->weight_gb_s);
+        by_json_out_member_z(&o, "test", r->test);
+        by_json_out_member_int(&o, "n_prompt", r->n_prompt);
+        by_json_out_member_int(&o, "n_gen", r->n_gen);
+        by_json_out_member_double(&o, "tokens_per_s", r->tok_s);
+        by_json_out_member_double(&o, "tokens_per_s_stddev", r->tok_s_dev);
+        by_json_out_member_double(&o, "best_s", r->best_s);
+        by_json_out_member_double(&o, "weight_gb_s", r->weight_gb_s);
         by_json_out_key(&o, "read_share");
         if (b->read_bytes_s > 0) by_json_out_double(&o, r->weight_gb_s * 1e9 / b->read_bytes_s);
         else by_json_out_null(&o);
-        field(&o, "gflop_s", r->gflop_s);
+        by_json_out_member_double(&o, "gflop_s", r->gflop_s);
         by_json_out_object_end(&o);
     }
     by_json_out_array_end(&o);
-    by_json_out_object_end(&o);
-    printf("%s\n", by_buf_z(&out));
-    by_buf_deinit(&out);
+    by_bench_json_end(&o, &out);
 }
 
 static by_status run_all(bench *b, by_err *err) {
@@ -204,14 +185,10 @@ int by_bench_model(int argc, char **argv) {
     by_err err = {0};
     by_status status = by_model_flags_open(&b.solo, &b.model, &err);
     if (status == BY_OK) status = run_all(&b, &err);
-    if (status == BY_OK) {
-        if (b.json) print_json(&b);
-        else print_table(&b);
-    } else {
-        fprintf(stderr, "bathyc bench: %s\n", err.msg);
-    }
+    if (status == BY_OK && b.json) print_json(&b);
+    else if (status == BY_OK) print_table(&b);
     by_free(b.tokens);
     by_args_free(flags, n_flags);
     by_solo_close(&b.solo);
-    return status < 0 ? by_model_exit_code(status) : 0;
+    return by_bench_exit(status, &err);
 }

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "cli/bench.h"
+#include "cli/bench_report.h"
 #include "cli/bench_requests.h"
 #include "cli/command.h"
 #include "json/json_write.h"
@@ -94,20 +95,11 @@ static void print_table(bench *b) {
 
 static void print_json(bench *b) {
     by_buf out = {0};
-    by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
-    by_json_out_object_begin(&o);
-    by_json_out_key(&o, "bench");
-    by_json_out_z(&o, "prefill");
-    by_json_out_key(&o, "version");
-    by_json_out_z(&o, BATHYC_VERSION);
-    by_json_out_key(&o, "threads");
-    by_json_out_int(&o, by_device_threads(by_engine_model(b->engines[0])->dev));
-    by_json_out_key(&o, "n_prompt");
-    by_json_out_int(&o, b->n_prompt);
-    by_json_out_key(&o, "n_cached");
-    by_json_out_int(&o, b->n_cached);
-    by_json_out_key(&o, "keep");
-    by_json_out_int(&o, b->keep);
+    by_json_out o = by_bench_json_begin(&out, "prefill");
+    by_json_out_member_int(&o, "threads", by_device_threads(by_engine_model(b->engines[0])->dev));
+    by_json_out_member_int(&o, "n_prompt", b->n_prompt);
+    by_json_out_member_int(&o, "n_cached", b->n_cached);
+    by_json_out_member_int(&o, "keep", b->keep);
     by_json_out_key(&o, "seconds");
     by_json_out_object_begin(&o);
     for (int w = 0; w < N_WAYS; w++) {
@@ -117,9 +109,7 @@ static void print_json(bench *b) {
         by_json_out_array_end(&o);
     }
     by_json_out_object_end(&o);
-    by_json_out_object_end(&o);
-    printf("%s\n", by_buf_z(&out));
-    by_buf_deinit(&out);
+    by_bench_json_end(&o, &out);
 }
 
 int by_bench_prefill(int argc, char **argv) {
@@ -144,17 +134,11 @@ int by_bench_prefill(int argc, char **argv) {
     if (b.n_cached < 0) b.n_cached = b.n_prompt * 24 / 25 / BY_KV_BLOCK_TOKENS * BY_KV_BLOCK_TOKENS;
     by_err err = {0};
     by_status status = run_all(&b, &err);
-    if (status < 0) {
-        fprintf(stderr, "bathyc bench: %s\n", err.msg);
-        code = by_model_exit_code(status);
-    } else {
-        if (b.json) print_json(&b);
-        else print_table(&b);
-        code = 0;
-    }
+    if (status == BY_OK && b.json) print_json(&b);
+    else if (status == BY_OK) print_table(&b);
     for (int i = 0; i < 3; i++) by_engine_close(b.engines[i]);
     by_free(b.tokens);
     by_args_free(flags, n_flags);
     by_engine_flags_deinit(&b.flags);
-    return code;
+    return by_bench_exit(status, &err);
 }

@@ -229,8 +229,7 @@ int by_bench_recipe(int argc, char **argv) {
     int api = 0;
     bool json = false;
     const by_flag flags[] = {
-        {"--model,-m", BY_FLAG_STRING, &model, .help = "model folder whose tokenizer.json is used"},
-        {"--tokenizer", BY_FLAG_STRING, &tokenizer, .help = "tokenizer file, instead of the model's"},
+        BY_TOKENIZER_FLAG_ROWS(model, tokenizer),
         {"--seconds", BY_FLAG_DOUBLE, &seconds, .help = "time for each way, 1", .dmin = 0.01, .dmax = 600},
         {"--json", BY_FLAG_BOOL, &json, .help = "one JSON object a line"},
         {"--lines", BY_FLAG_STRING, &lines, .help = "time the answers of a file ({\"chunks\"} or {\"ids\"} a line), - for standard input"},

@@ -190,8 +190,7 @@ int by_bench_tokenizer(int argc, char **argv) {
                             "Speed of encoding and decoding text files, one thread; without files, a text of random words.\n"};
     options o = {.doc_bytes = 4096, .seconds = 0.5};
     const by_flag flags[] = {
-        {"--model,-m", BY_FLAG_STRING, &o.model, .help = "model folder whose tokenizer.json is used"},
-        {"--tokenizer", BY_FLAG_STRING, &o.tokenizer, .help = "tokenizer file, instead of the model's"},
+        BY_TOKENIZER_FLAG_ROWS(o.model, o.tokenizer),
         {"--doc-bytes", BY_FLAG_INT, &o.doc_bytes, .help = "texts are encoded in documents of this size, 4096; 0 = whole",
          .min = 0, .max = BY_LIMIT_JSON_FILE_BYTES},
         {"--seconds", BY_FLAG_DOUBLE, &o.seconds, .help = "time for each number, 0.5; at least two passes", .dmax = 600},
@@ -201,16 +200,13 @@ int by_bench_tokenizer(int argc, char **argv) {
     if (!by_command_begin(&usage, flags, sizeof flags / sizeof flags[0], argc, argv, o.files, FILES_MAX, &o.n_files, &code))
         return code;
     by_err err;
-    by_buf path = {0};
     bench b = {.o = &o};
-    by_status status = by_command_tokenizer_file(&path, o.tokenizer, o.model, &err);
-    if (status == BY_OK) status = by_tok_open(&b.tok, by_buf_z(&path), NULL, &err);
+    by_status status = by_command_tokenizer_open(&b.tok, o.tokenizer, o.model, &err);
     if (status == BY_OK) status = run(&b, &err);
     by_tok_scratch_destroy(b.scratch);
     by_tok_destroy(b.tok);
     by_tok_ids_deinit(&b.ids);
     by_buf_deinit(&b.text);
     by_buf_deinit(&b.back);
-    by_buf_deinit(&path);
     return status == BY_OK ? 0 : by_command_fail(&usage, &err);
 }

@@ -103,8 +103,7 @@ int by_cmd_conform(int argc, char **argv) {
                             "Reads rows {\"kind\", \"input\"} and writes {\"kind\", \"result\"} for each, or {\"kind\", \"error\"}.\n"};
     const char *model = NULL, *tokenizer = NULL, *input = "-", *output = "-";
     const by_flag flags[] = {
-        {"--model,-m", BY_FLAG_STRING, &model, .help = "model folder whose tokenizer.json is used"},
-        {"--tokenizer", BY_FLAG_STRING, &tokenizer, .help = "tokenizer file, instead of the model's"},
+        BY_TOKENIZER_FLAG_ROWS(model, tokenizer),
         {"--input,-i", BY_FLAG_STRING, &input, .help = "rows, - for standard input"},
         {"--output,-o", BY_FLAG_STRING, &output, .help = "answers, - for standard output"},
     };

@@ -299,8 +299,7 @@ int by_cmd_encode(int argc, char **argv) {
         {"--honour-sampling", BY_FLAG_BOOL, &o.honour, .help = "keep temperature and top_p as sent, in thinking mode too"},
         {"--ctx-size,--max-model-len,-c,--context-length", BY_FLAG_INT, &o.context, .min = 1, .max = BY_LIMIT_CONTEXT,
          .help = "refuse what does not fit, and say how much may be generated"},
-        {"--tokenizer", BY_FLAG_STRING, &o.tokenizer, .help = "tokenizer file, instead of the model's"},
-        {"--model,-m", BY_FLAG_STRING, &o.model, .help = "model folder whose tokenizer.json is used"},
+        BY_TOKENIZER_FLAG_ROWS(o.model, o.tokenizer),
     };
     int code, n = 0;
     if (!by_command_begin(&usage, flags, sizeof flags / sizeof flags[0], argc, argv, &o.input, 1, &n, &code)) return code;

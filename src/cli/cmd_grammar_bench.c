@@ -299,11 +299,7 @@ int by_cmd_grammar_bench(int argc, char **argv) {
          .kind = BY_FLAG_BOOL,
          .out = &cpu_time,
          .help = "times are processor time of the one thread, not wall time"},
-        {.names = "--tokenizer",
-         .kind = BY_FLAG_STRING,
-         .out = &tokenizer,
-         .help = "tokenizer.json (default: the model's)"},
-        {.names = "--model,-m", .kind = BY_FLAG_STRING, .out = &model, .help = "folder of the model"},
+        BY_TOKENIZER_FLAG_ROWS(model, tokenizer),
     };
     int code;
     if (!by_command_begin(&usage, flags, 3, argc, argv, NULL, 0, NULL, &code)) return code;

@@ -100,17 +100,14 @@ static by_status run_whole(job *j, by_err *err) {
 
 static by_status run(const options *o, by_err *err) {
     job j = {.o = o};
-    by_buf path = {0};
     by_status status = by_output_open(&j.to, o->output, err);
-    if (status == BY_OK) status = by_command_tokenizer_file(&path, o->tokenizer, o->model, err);
-    if (status == BY_OK) status = by_tok_open(&j.tok, by_buf_z(&path), NULL, err);
+    if (status == BY_OK) status = by_command_tokenizer_open(&j.tok, o->tokenizer, o->model, err);
     if (status == BY_OK) status = by_tok_scratch_create(&j.scratch, j.tok, err);
     if (status == BY_OK) status = o->jsonl ? by_json_lines_run(o->input, &j.to, encode_line, &j, err) : run_whole(&j, err);
     by_tok_ids_deinit(&j.ids);
     by_tok_scratch_destroy(j.scratch);
     by_tok_destroy(j.tok);
     by_buf_deinit(&j.out);
-    by_buf_deinit(&path);
     return by_output_close(&j.to, status, err);
 }
 
@@ -120,8 +117,7 @@ int by_cmd_tokenize(int argc, char **argv) {
     options o = {.input = "-", .output = "-", .added = true};
     bool json = false, count = false, pieces = false;
     const by_flag flags[] = {
-        {"--model,-m", BY_FLAG_STRING, &o.model, .help = "model folder whose tokenizer.json is used"},
-        {"--tokenizer", BY_FLAG_STRING, &o.tokenizer, .help = "tokenizer file, instead of the model's"},
+        BY_TOKENIZER_FLAG_ROWS(o.model, o.tokenizer),
         {"--input,-i", BY_FLAG_STRING, &o.input, .help = "text file, - for standard input (default)"},
         {"--output,-o", BY_FLAG_STRING, &o.output, .help = "where the ids go, - for standard output (default)"},
         {"--jsonl", BY_FLAG_BOOL, &o.jsonl, .help = "lines {\"id\", \"text\"} in, {\"id\", \"tokens\"} out"},

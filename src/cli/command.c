@@ -86,6 +86,14 @@ by_status by_command_tokenizer_file(by_buf *out, const char *tokenizer, const ch
     return by_buf_check(out, err);
 }
 
+by_status by_command_tokenizer_open(by_tok **out, const char *tokenizer, const char *model, by_err *err) {
+    by_buf path = {0};
+    by_status status = by_command_tokenizer_file(&path, tokenizer, model, err);
+    if (status == BY_OK) status = by_tok_open(out, by_buf_z(&path), NULL, err);
+    by_buf_deinit(&path);
+    return status;
+}
+
 /* ---- output ---- */
 
 static by_status write_failed(const by_output *o, by_err *err) {

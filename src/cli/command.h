@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "cli/args.h"
+#include "tok/tok.h"
 
 /* How a command is called, for its help. */
 typedef struct by_usage {
@@ -26,8 +27,16 @@ int by_command_fail(const by_usage *usage, const by_err *err);
  * Errors: BY_EMISSING (there is none, or the folder does not exist), BY_ENOMEM. */
 by_status by_command_model_dir(by_buf *out, const char *given, by_err *err);
 
-/* The tokenizer's file: `tokenizer` if not NULL, else tokenizer.json in the model's folder. */
+/* Flags of the commands that need a tokenizer and no weights; both are const char *. */
+#define BY_TOKENIZER_FLAG_ROWS(model_, tokenizer_)                                                                     \
+    {.names = "--model,-m,--model-path", .kind = BY_FLAG_STRING, .out = &(model_),                                     \
+     .help = "model folder whose tokenizer.json is used"},                                                             \
+    {.names = "--tokenizer", .kind = BY_FLAG_STRING, .out = &(tokenizer_), .help = "tokenizer file, instead of the model's"}
+
+/* The tokenizer's file: `tokenizer` if not NULL, else tokenizer.json in the model's folder. The second form opens it.
+ * Errors: those of by_command_model_dir, and of by_tok_open. */
 by_status by_command_tokenizer_file(by_buf *out, const char *tokenizer, const char *model, by_err *err);
+by_status by_command_tokenizer_open(by_tok **out, const char *tokenizer, const char *model, by_err *err);
 
 /* ---- output ---- */
 

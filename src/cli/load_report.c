@@ -132,15 +132,10 @@ static void put(by_json_out *o, const char *key, double v) {
     if (isnan(v)) by_json_out_null(o);
     else by_json_out_double(o, round(v * 1e6) / 1e6);
 }
-static void put_int(by_json_out *o, const char *key, int64_t v) {
-    by_json_out_key(o, key);
-    by_json_out_int(o, v);
-}
-
 static void put_samples(by_json_out *o, const char *key, const samples *s, const by_load_report_opts *opts) {
     by_json_out_key(o, key);
     by_json_out_object_begin(o);
-    put_int(o, "n", (int64_t)s->n);
+    by_json_out_member_int(o, "n", (int64_t)s->n);
     put(o, "mean", mean_of(s));
     put(o, "std", deviation_of(s));
     put(o, "min", s->n ? s->v[0] : NAN);
@@ -158,12 +153,12 @@ static void put_errors(by_json_out *o, const figures *f) {
     by_json_out_key(o, "errors");
     by_json_out_object_begin(o);
     for (int i = 1; i < BY_LOAD_ERROR_N; i++)
-        if (f->by_error[i]) put_int(o, error_names[i], f->by_error[i]);
+        if (f->by_error[i]) by_json_out_member_int(o, error_names[i], f->by_error[i]);
     for (int i = 0; i < 600; i++) {
         char name[32] = "status_000";
         if (!f->by_status[i]) continue;
         name[7] = (char)('0' + i / 100), name[8] = (char)('0' + i / 10 % 10), name[9] = (char)('0' + i % 10);
-        put_int(o, name, f->by_status[i]);
+        by_json_out_member_int(o, name, f->by_status[i]);
     }
     by_json_out_object_end(o);
 }
@@ -179,12 +174,11 @@ static void put_requests(by_json_out *o, const by_load_result *r) {
         put(o, "ttft_ms", ttft_of(x));
         put(o, "tpot_ms", tpot_of(x));
         put(o, "e2el_ms", e2el_of(x));
-        put_int(o, "input_tokens", x->n_prompt);
-        put_int(o, "cached_tokens", x->n_cached);
-        put_int(o, "output_tokens", x->n_output);
-        put_int(o, "status", x->status);
-        by_json_out_key(o, "error");
-        by_json_out_z(o, x->error ? error_names[x->error] : NULL);
+        by_json_out_member_int(o, "input_tokens", x->n_prompt);
+        by_json_out_member_int(o, "cached_tokens", x->n_cached);
+        by_json_out_member_int(o, "output_tokens", x->n_output);
+        by_json_out_member_int(o, "status", x->status);
+        by_json_out_member_z(o, "error", x->error ? error_names[x->error] : NULL);
         by_json_out_object_end(o);
     }
     by_json_out_array_end(o);
@@ -193,22 +187,19 @@ static void put_requests(by_json_out *o, const by_load_result *r) {
 static void put_load(by_json_out *o, const by_load_opts *load) {
     by_json_out_key(o, "load");
     by_json_out_object_begin(o);
-    by_json_out_key(o, "endpoint");
-    by_json_out_z(o, load->path);
-    by_json_out_key(o, "model");
-    by_json_out_z(o, load->model);
+    by_json_out_member_z(o, "endpoint", load->path);
+    by_json_out_member_z(o, "model", load->model);
     by_json_out_key(o, "stream");
     by_json_out_bool(o, load->stream);
-    put_int(o, "num_prompts", load->n_requests);
+    by_json_out_member_int(o, "num_prompts", load->n_requests);
     put(o, "request_rate", load->rate > 0 ? load->rate : NAN);
     put(o, "burstiness", load->burstiness);
-    put_int(o, "max_concurrency", load->max_concurrency);
-    by_json_out_key(o, "dataset");
-    by_json_out_z(o, load->dataset ? load->dataset : "random");
-    put_int(o, "input_len", load->input_len);
-    put_int(o, "output_len", load->output_len);
-    put_int(o, "prefix_len", load->prefix_len);
-    put_int(o, "num_prefixes", load->n_prefixes);
+    by_json_out_member_int(o, "max_concurrency", load->max_concurrency);
+    by_json_out_member_z(o, "dataset", load->dataset ? load->dataset : "random");
+    by_json_out_member_int(o, "input_len", load->input_len);
+    by_json_out_member_int(o, "output_len", load->output_len);
+    by_json_out_member_int(o, "prefix_len", load->prefix_len);
+    by_json_out_member_int(o, "num_prefixes", load->n_prefixes);
     by_json_out_key(o, "seed");
     by_json_out_uint(o, load->seed);
     by_json_out_object_end(o);
@@ -223,17 +214,16 @@ by_status by_load_report_json(by_buf *out, by_load_result *r, const by_load_opts
         by_json_out_object_begin(&o);
         put_load(&o, load);
         put(&o, "duration_s", r->duration_s);
-        put_int(&o, "completed", f.n_ok);
-        put_int(&o, "failed", f.n_failed);
+        by_json_out_member_int(&o, "completed", f.n_ok);
+        by_json_out_member_int(&o, "failed", f.n_failed);
         by_json_out_key(&o, "interrupted");
         by_json_out_bool(&o, r->interrupted);
         put_errors(&o, &f);
-        by_json_out_key(&o, "first_error");
-        by_json_out_z(&o, r->first_error[0] ? r->first_error : NULL);
-        put_int(&o, "input_tokens", f.n_prompt);
-        put_int(&o, "cached_tokens", f.n_cached);
-        put_int(&o, "output_tokens", f.n_output);
-        put_int(&o, "events", f.n_events);
+        by_json_out_member_z(&o, "first_error", r->first_error[0] ? r->first_error : NULL);
+        by_json_out_member_int(&o, "input_tokens", f.n_prompt);
+        by_json_out_member_int(&o, "cached_tokens", f.n_cached);
+        by_json_out_member_int(&o, "output_tokens", f.n_output);
+        by_json_out_member_int(&o, "events", f.n_events);
         put(&o, "request_throughput", a_second(f.n_ok, r));
         put(&o, "output_throughput", a_second(f.n_output, r));
         put(&o, "total_token_throughput", a_second(f.n_output + f.n_prompt, r));

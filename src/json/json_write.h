@@ -79,6 +79,20 @@ void by_json_out_bool(by_json_out *o, bool v);
 void by_json_out_null(by_json_out *o);
 void by_json_out_value(by_json_out *o, const by_json *v);
 
+/* A member of an object in one call. */
+static inline void by_json_out_member_int(by_json_out *o, const char *key, int64_t v) {
+    by_json_out_key(o, key);
+    by_json_out_int(o, v);
+}
+static inline void by_json_out_member_double(by_json_out *o, const char *key, double v) {
+    by_json_out_key(o, key);
+    by_json_out_double(o, v);
+}
+static inline void by_json_out_member_z(by_json_out *o, const char *key, const char *z) {
+    by_json_out_key(o, key);
+    by_json_out_z(o, z);
+}
+
 /* Text that is JSON already: one value, or inside an object a list of members ("a":1,"b":2). */
 void by_json_out_raw(by_json_out *o, by_str json);
 

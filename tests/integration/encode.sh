@@ -1,29 +1,15 @@
 #!/bin/bash
 # `bathyc encode`: the four APIs, both profiles, all forms, refusals, wrong usage. Arguments: program, source folder.
 set -u
-program=$1
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-fail=0
+. "$2/tests/support/shell.sh"
 M='"model": "DeepSeek-V4.1-Flash"'
-encode() { timeout 60 "$program" encode "$@"; }
-
-check() { # WHAT WANT GOT
-    [ "$2" = "$3" ] && return
-    printf '%s:\n got  %s\n want %s\n' "$1" "$3" "$2"
-    fail=1
-}
-has() { # WHAT PATTERN GOT
-    grep -qF -- "$2" <<<"$3" && return
-    printf '%s: no %s in\n%s\n' "$1" "$2" "$3"
-    fail=1
-}
+encode() { timeout $((60 * slowness)) "$program" encode "$@"; }
 
 chat="{$M, \"messages\": [{\"role\": \"user\", \"content\": \"Say </think>\"}], \"thinking\": {\"type\": \"disabled\"}, \"top_k\": 5}"
 want='<｜begin▁of▁sentence｜><｜User｜>Say </think><｜Assistant｜></think>'
 check text "$want" "$(encode --text <<<"$chat")"
-echo "$chat" >"$dir/chat.json"
-check file "$want" "$(encode --text "$dir/chat.json")"
+echo "$chat" >"$tmp/chat.json"
+check file "$want" "$(encode --text "$tmp/chat.json")"
 check responses "$want" "$(encode --api responses --text <<<"{$M, \"input\": \"Say </think>\", \"reasoning\": {\"effort\": \"none\"}}")"
 check messages "$want" "$(encode --api messages --text <<<"{$M, \"max_tokens\": 9, \"messages\": [{\"role\": \"user\", \"content\": \"Say </think>\"}], \"thinking\": {\"type\": \"disabled\"}}")"
 check completions '<｜begin▁of▁sentence｜>Say' "$(encode --api completions --text <<<"{$M, \"prompt\": \"Say\"}")"
@@ -32,18 +18,18 @@ check 'ids as they are' '5 6 7' "$(encode --api completions --ids <<<"{$M, \"pro
 check 'two prompts' 2 "$(encode --api completions --ids <<<"{$M, \"prompt\": [\"a\", \"b\"]}" | wc -l)"
 
 # The ids are those of the text, special tokens where the renderer put them and nowhere else.
-ids=$(encode --ids "$dir/chat.json")
+ids=$(encode --ids "$tmp/chat.json")
 check 'one assistant token' 1 "$(tr ' ' '\n' <<<"$ids" | grep -cx "$("$program" tokenize '<｜Assistant｜>')")"
 check 'one end of thinking' 1 "$(tr ' ' '\n' <<<"$ids" | grep -cx "$("$program" tokenize '</think>')")"
 check 'text of the ids' "$want" "$("$program" detokenize $ids)"
-json=$(encode --json "$dir/chat.json")
+json=$(encode --json "$tmp/chat.json")
 for part in '"thinking_mode": false' '"top_k": 5' "\"ids\": [${ids// /, }]" '"special_ranges": [[0, 21]' '"n_tokens": '; do has json "$part" "$json"; done
-plain=$(encode "$dir/chat.json")
+plain=$(encode "$tmp/chat.json")
 for part in prompt "  $want" parameters '  top_k                 5' "$(wc -w <<<"$ids") ids"; do has plain "$part" "$plain"; done
-has 'room' 'at most 8192 new tokens' "$(encode --ctx-size 100000 "$dir/chat.json")"
+has 'room' 'at most 8192 new tokens' "$(encode --ctx-size 100000 "$tmp/chat.json")"
 
 # Profiles: the fields of the server profile mean nothing in parity.
-check 'parity knows no top_k' 0 "$(encode --profile parity --json "$dir/chat.json" | grep -c top_k)"
+check 'parity knows no top_k' 0 "$(encode --profile parity --json "$tmp/chat.json" | grep -c top_k)"
 hot="{$M, \"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"temperature\": 0.25}"
 has 'temperature of thinking' '"temperature": 1.0' "$(encode --json <<<"$hot")"
 has 'honoured' '"temperature": 0.25' "$(encode --json --honour-sampling <<<"$hot")"
@@ -53,24 +39,23 @@ has 'honoured by request' '"temperature": 0.25' "$(encode --json <<<"${hot%\}}, 
 refused() { # WHAT PATTERN ARGUMENT... <body
     local what=$1 pattern=$2 code
     shift 2
-    encode "$@" >"$dir/out" 2>"$dir/err"
+    encode "$@" >"$tmp/out" 2>"$tmp/err"
     code=$?
     check "$what: exit code" 1 $code
-    has "$what" "$pattern" "$(cat "$dir/out")"
-    has "$what" '{"error":{"message":"' "$(cat "$dir/out")"
-    has "$what" 'bathyc encode: ' "$(cat "$dir/err")"
+    has "$what" "$pattern" "$(cat "$tmp/out")"
+    has "$what" '{"error":{"message":"' "$(cat "$tmp/out")"
+    has "$what" 'bathyc encode: ' "$(cat "$tmp/err")"
 }
 refused 'no JSON' 'invalid JSON request' <<<'{'
 refused 'no messages' 'invalid_request_error' <<<"{$M, \"messages\": []}"
 refused 'a word' 'model' --api responses <<<'{"model": "x", "input": "a"}'
-refused 'too long' 'context_length_exceeded' --ctx-size 4 "$dir/chat.json"
+refused 'too long' 'context_length_exceeded' --ctx-size 4 "$tmp/chat.json"
 refused 'empty prompt' 'prompt: must not be empty' --api completions <<<"{$M, \"prompt\": \"\"}"
 encode /does/not/exist >/dev/null 2>&1
 check 'missing file' 1 $?
 for wrong in '--api nobody' '--json --ids' '--ctx-size 0' '--profile none'; do
     # shellcheck disable=SC2086
-    encode $wrong "$dir/chat.json" >/dev/null 2>&1
+    encode $wrong "$tmp/chat.json" >/dev/null 2>&1
     check "$wrong" 2 $?
 done
-[ $fail -eq 0 ] && echo "encode: ok"
-exit $fail
+finish encode

@@ -21,6 +21,7 @@
 #include "support/random_model.h"
 #include "support/seed.h"
 #include "support/temp.h"
+#include "support/texts.h"
 
 enum { REQUESTS = 60, BAD_LINES = 3 };
 
@@ -90,9 +91,7 @@ static const char *answer_of(const by_json *row) {
         if (!text) text = by_json_get(&content->v.items[i], "text");
         by_json_write(&b, text, BY_JSON_COMPACT);
     }
-    const char *z = by_arena_dup(&arena, by_buf_str(&b)).ptr;
-    by_buf_deinit(&b);
-    return z;
+    return by_test_keep(&arena, &b);
 }
 
 /* Reads the rows; each request at most once. first: they become what is wanted. Returns their number. */

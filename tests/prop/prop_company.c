@@ -29,21 +29,7 @@ static void check(by_status s) {
     if (s < 0) fail_msg("%s: %s", by_status_name(s), err.msg);
 }
 
-static by_engine_opts roomy(void) {
-    by_engine_opts o = by_engine_opts_default();
-    o.model_dir = by_golden_path("model/tiny_a/checkpoint");
-    o.device.n_threads = 2;
-    o.max_context = 500;
-    o.kv_blocks = 100;
-    o.ram_bytes = 1 << 30;
-    o.sched.max_seqs = 24;
-    o.sched.max_rows = 400;
-    return o;
-}
-
-static void random_tokens(int32_t *tokens, int32_t n, const by_engine *e) {
-    for (int32_t i = 0; i < n; i++) tokens[i] = (int32_t)by_rng_below(&rng, (uint64_t)by_engine_model(e)->cfg.vocab_size);
-}
+static by_engine_opts roomy(void) { return by_run_engine_opts(2, 500, 100, 24, 400); }
 
 static void alone(by_engine *e, const by_request_opts *o, by_run_result *out) {
     by_request *r;
@@ -59,7 +45,7 @@ static void make_mine(void) {
     by_engine *e;
     check(by_engine_open(&e, &o, &err));
     for (int i = 0; i < MINE; i++) {
-        random_tokens(me[i].tokens, lengths[i], e);
+        by_run_random_tokens(&rng, me[i].tokens, lengths[i], e);
         me[i].opts = by_run_request(me[i].tokens, lengths[i], 24, (uint64_t)i);
         if (i == 2) me[i].opts.sampling.frequency_penalty = 0.8f;
         if (i == 3) me[i].opts.n = me[i].opts.best_of = 3;
@@ -85,7 +71,7 @@ static by_engine_opts narrow(int round) {
 static by_request *stranger(by_engine *e) {
     int32_t tokens[200], n = 1 + (int32_t)by_rng_below(&rng, by_rng_below(&rng, 5) ? 12 : 160);
     by_request *r;
-    random_tokens(tokens, n, e);
+    by_run_random_tokens(&rng, tokens, n, e);
     by_request_opts o = by_run_request(tokens, n, 1 + (int32_t)by_rng_below(&rng, by_rng_below(&rng, 5) ? 6 : 60), by_rng_u64(&rng));
     o.n_top = 0;
     o.priority = by_rng_below(&rng, 9) == 0;

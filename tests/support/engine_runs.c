@@ -5,6 +5,24 @@
 #include <string.h>
 #include <time.h>
 
+#include "support/golden.h"
+
+by_engine_opts by_run_engine_opts(int32_t n_threads, int64_t context, int32_t n_blocks, int32_t n_seqs, int32_t n_rows) {
+    by_engine_opts o = by_engine_opts_default();
+    o.model_dir = by_golden_path("model/tiny_a/checkpoint");
+    o.device.n_threads = n_threads;
+    o.max_context = context;
+    o.kv_blocks = n_blocks;
+    o.ram_bytes = 1 << 30;
+    o.sched.max_seqs = n_seqs;
+    o.sched.max_rows = n_rows;
+    return o;
+}
+
+void by_run_random_tokens(by_rng *rng, int32_t *tokens, int32_t n, const by_engine *e) {
+    for (int32_t i = 0; i < n; i++) tokens[i] = (int32_t)by_rng_below(rng, (uint64_t)by_engine_model(e)->cfg.vocab_size);
+}
+
 by_request_opts by_run_request(const int32_t *tokens, int32_t n_tokens, int32_t max_tokens, uint64_t seed) {
     by_request_opts o = by_request_opts_default();
     o.tokens = tokens;

@@ -2,6 +2,7 @@
 #ifndef BY_TEST_ENGINE_RUNS_H
 #define BY_TEST_ENGINE_RUNS_H
 
+#include "base/rng.h"
 #include "engine/engine.h"
 
 enum { BY_RUN_TOKENS = 512, BY_RUN_CHOICES = 4, BY_RUN_TOP = 20 };
@@ -17,6 +18,12 @@ typedef struct by_run_result {
     by_err err;     /* of a choice that ended with an error */
     bool stuck;     /* nothing came for a minute */
 } by_run_result;
+
+/* Options for the second of the stored checkpoints (model/tiny_a), with a gibibyte for caches. */
+by_engine_opts by_run_engine_opts(int32_t n_threads, int64_t context, int32_t n_blocks, int32_t n_seqs, int32_t n_rows);
+
+/* Any ids of e's vocabulary. */
+void by_run_random_tokens(by_rng *rng, int32_t *tokens, int32_t n, const by_engine *e);
 
 /* Greedy or, with a seed that is not 0, at temperature 1; the end token is ignored; the BY_RUN_TOP best alternatives are asked for. */
 by_request_opts by_run_request(const int32_t *tokens, int32_t n_tokens, int32_t max_tokens, uint64_t seed);

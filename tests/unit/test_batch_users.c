@@ -17,11 +17,13 @@
 #include "support/random_model.h"
 #include "support/seed.h"
 #include "support/temp.h"
+#include "support/texts.h"
 #include "tok/tok.h"
 
 enum { LINES_MAX = 256, FLAGS_MAX = 24 };
 
 static by_arena arena;
+#define format(...) by_test_format(&arena, __VA_ARGS__)
 static by_rng rng;
 static const char *small; /* random weights */
 static int n_runs;
@@ -33,22 +35,6 @@ typedef struct {
     int n;
     const by_json *rows[LINES_MAX]; /* by line */
 } sheet;
-
-static const char *keep(by_buf *b) {
-    const char *z = by_arena_dup(&arena, by_buf_str(b)).ptr;
-    by_buf_deinit(b);
-    return z;
-}
-
-static const char *format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static const char *format(const char *fmt, ...) {
-    char *z = by_arena_alloc(&arena, 65536);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(z, 65536, fmt, ap);
-    va_end(ap);
-    return z;
-}
 
 /* Adds a request; its number is its custom_id. */
 static int ask(sheet *s, const char *url, const char *body) {
@@ -104,7 +90,7 @@ static const by_json *body_of(const sheet *s, int i) {
 static const char *choices(const sheet *s, int i) {
     by_buf b = {0};
     by_json_write(&b, by_json_get(body_of(s, i), "choices"), BY_JSON_COMPACT);
-    return keep(&b);
+    return by_test_keep(&arena, &b);
 }
 
 static const by_json *choice(const sheet *s, int i) { return by_json_at(by_json_get(body_of(s, i), "choices"), 0); }
@@ -120,7 +106,7 @@ static int64_t usage(const sheet *s, int i, const char *details, const char *fie
 static const char *quoted(by_str s) {
     by_buf b = {0};
     by_json_write_string(&b, s);
-    return keep(&b);
+    return by_test_keep(&arena, &b);
 }
 
 static const char *ids_body(const char *lead, int n, const char *more) {
@@ -128,7 +114,7 @@ static const char *ids_body(const char *lead, int n, const char *more) {
     by_buf_printf(&b, "{\"model\":\"m\",\"logprobs\":5%s,\"prompt\":[%s", more, lead);
     for (int i = 0; i < n; i++) by_buf_printf(&b, ",%d", 8 + (int)by_rng_below(&rng, 4000));
     by_buf_push_z(&b, "]}");
-    return keep(&b);
+    return by_test_keep(&arena, &b);
 }
 
 static const char COMPLETIONS[] = "/v1/completions", CHAT[] = "/v1/chat/completions";
@@ -141,7 +127,7 @@ static void usage_says_the_same_in_every_form(void **state) {
     const char *words = "nine stones by the river, and then nine more of them by the house; ";
     by_buf b = {0};
     for (int i = 0; i < 12; i++) by_buf_push_z(&b, words);
-    const char *text = keep(&b);
+    const char *text = by_test_keep(&arena, &b);
     for (int i = 0; i < 2; i++) {
         ask(&s, CHAT, format("{\"model\":\"m\",\"max_tokens\":12,\"seed\":5,\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}", text));
         ask(&s, "/v1/responses", format("{\"model\":\"m\",\"max_output_tokens\":12,\"seed\":5,\"input\":\"%s\"}", text));
@@ -233,7 +219,7 @@ static const char *only_bytes_of(const char *text) {
         if (bytes.len == 1 && seen[(unsigned char)bytes.ptr[0]]) by_buf_printf(&b, "%s\"%d\":100", b.len ? "," : "", id);
     }
     by_tok_destroy(tok);
-    return keep(&b);
+    return by_test_keep(&arena, &b);
 }
 
 static void characters_are_never_cut_into_pieces(void **state) {

@@ -24,26 +24,12 @@ static void check(by_status s) {
     if (s < 0) fail_msg("%s: %s", by_status_name(s), err.msg);
 }
 
-static by_engine_opts options(void) {
-    by_engine_opts o = by_engine_opts_default();
-    o.model_dir = by_golden_path("model/tiny_a/checkpoint");
-    o.device.n_threads = 1;
-    o.max_context = 600;
-    o.kv_blocks = 60;
-    o.ram_bytes = 1 << 30;
-    o.sched.max_seqs = 16;
-    o.sched.max_rows = 128;
-    return o;
-}
+static by_engine_opts options(void) { return by_run_engine_opts(1, 600, 60, 16, 128); }
 
 static by_engine *open_engine(const by_engine_opts *o) {
     by_engine *e;
     check(by_engine_open(&e, o, &err));
     return e;
-}
-
-static void random_tokens(int32_t *tokens, int32_t n, const by_engine *e) {
-    for (int32_t i = 0; i < n; i++) tokens[i] = (int32_t)by_rng_below(&rng, (uint64_t)by_engine_model(e)->cfg.vocab_size);
 }
 
 static by_request *submit(by_engine *e, const by_request_opts *o) {
@@ -81,7 +67,7 @@ static double cost_of_a_step(uint64_t n) {
     o.draft_mode = BY_DRAFT_OFF; /* all go at the same pace */
     by_engine *e = open_engine(&o);
     for (uint64_t i = 0; i < n; i++) {
-        random_tokens(tokens, 4, e);
+        by_run_random_tokens(&rng, tokens, 4, e);
         by_request_opts q = by_run_request(tokens, 4, 64, i);
         q.n_top = 0;
         r[i] = submit(e, &q);
@@ -131,10 +117,10 @@ static void a_prefix_of_a_long_prompt_is_no_strangers_state(void **state) {
         by_engine *cold = open_engine(&o);
         o.prefix_cache = true;
         by_engine *warm = open_engine(&o);
-        random_tokens(junk, 300, cold);
-        random_tokens(a, 590, cold);
+        by_run_random_tokens(&rng, junk, 300, cold);
+        by_run_random_tokens(&rng, a, 590, cold);
         int32_t shared = 130 + (int32_t)by_rng_below(&rng, 100);
-        random_tokens(b, 250, cold);
+        by_run_random_tokens(&rng, b, 250, cold);
         memcpy(b, a, (size_t)shared * 4);
         by_request_opts first = by_run_request(junk, 300, 4, 1), second = by_run_request(a, 590, 4, 2),
                         third = by_run_request(b, shared + 1 + (int32_t)by_rng_below(&rng, 20), 16, 3);
@@ -158,7 +144,7 @@ static void choices_go_on_without_the_first(void **state) {
     by_engine_opts o = options();
     by_engine *e = open_engine(&o);
     for (int round = 0; round < 4; round++) {
-        random_tokens(a, 560, e);
+        by_run_random_tokens(&rng, a, 560, e);
         by_request_opts q = by_run_request(a, 560, 12, 40 + (uint64_t)round);
         q.n = q.best_of = 3;
         by_run_read(&want, submit(e, &q));
@@ -183,8 +169,8 @@ static void a_reader_that_does_not_read_stops_only_its_own_request(void **state)
     by_engine_opts o = options();
     by_engine *e = open_engine(&o);
     int32_t a[30], b[30];
-    random_tokens(a, 30, e);
-    random_tokens(b, 30, e);
+    by_run_random_tokens(&rng, a, 30, e);
+    by_run_random_tokens(&rng, b, 30, e);
     static by_run_result want[2], got[2];
     by_request_opts slow = by_run_request(a, 30, 300, 5), quick = by_run_request(b, 30, 300, 6);
     by_run_read(&want[0], submit(e, &slow));
@@ -219,7 +205,7 @@ static void make_guests(by_engine *e) {
     static const int32_t lengths[COMPANY] = {5, 260, 140, 3, 40};
     for (int i = 0; i < COMPANY; i++) {
         guest *g = &guests[i];
-        random_tokens(g->tokens, lengths[i], e);
+        by_run_random_tokens(&rng, g->tokens, lengths[i], e);
         g->opts = by_run_request(g->tokens, lengths[i], 9, (uint64_t)i);
         if (i == 1) g->opts.n = g->opts.best_of = 2;
         if (i == 2) {
@@ -293,7 +279,7 @@ static void a_swap_finds_its_memory_when_nothing_else_can_run(void **state) {
     by_engine_opts o = options();
     by_engine *e = open_engine(&o);
     for (int i = 0; i < 6; i++) {
-        random_tokens(tokens[i], 120, e);
+        by_run_random_tokens(&rng, tokens[i], 120, e);
         by_request_opts q = by_run_request(tokens[i], 120, 200, (uint64_t)i);
         by_run_read(&want[i], submit(e, &q));
     }

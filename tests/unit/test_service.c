@@ -20,11 +20,13 @@
 #include "support/random_model.h"
 #include "support/seed.h"
 #include "support/temp.h"
+#include "support/texts.h"
 
 enum { MANY = 256, VOCAB = 5376, BAD_TOKEN = 7 };
 
 static by_service *service;
 static by_arena arena;
+#define format(...) by_test_format(&arena, __VA_ARGS__)
 static by_rng rng;
 static by_err err;
 
@@ -113,9 +115,7 @@ static answer run(by_service *s, by_api_kind api, const char *body, bool stream)
 static const char *text_of(const by_json *v) {
     by_buf b = {0};
     if (v) by_json_write(&b, v, BY_JSON_COMPACT);
-    const char *z = by_arena_dup(&arena, by_buf_str(&b)).ptr;
-    by_buf_deinit(&b);
-    return z;
+    return by_test_keep(&arena, &b);
 }
 
 /* Choices with texts and log-probabilities: equal texts mean equal ids and equal bits as far as decimals show. */
@@ -130,28 +130,14 @@ static const char *ids_body(const char *lead, int n, const char *more) {
     by_buf_printf(&b, "{\"model\":\"m\",\"logprobs\":3%s,\"prompt\":[%s", more, lead);
     for (int i = 0; i < n; i++) by_buf_printf(&b, "%s%d", i || lead[0] ? "," : "", 8 + (int)by_rng_below(&rng, 4000));
     by_buf_push_z(&b, "]}");
-    const char *z = by_arena_dup(&arena, by_buf_str(&b)).ptr;
-    by_buf_deinit(&b);
-    return z;
+    return by_test_keep(&arena, &b);
 }
 
 static const char *words(int n) {
     static const char *const list[] = {"river", "nine", "the", "of", "stone", "and", "house", "light", "was", "green"};
     by_buf b = {0};
     for (int i = 0; i < n; i++) by_buf_printf(&b, "%s ", list[by_rng_below(&rng, 10)]);
-    const char *z = by_arena_dup(&arena, by_buf_str(&b)).ptr;
-    by_buf_deinit(&b);
-    return z;
-}
-
-static const char *format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static const char *format(const char *fmt, ...) {
-    char *z = by_arena_alloc(&arena, 65536);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(z, 65536, fmt, ap);
-    va_end(ap);
-    return z;
+    return by_test_keep(&arena, &b);
 }
 
 /* ---- usage [O23] ---- */

@@ -12,6 +12,7 @@
 #include "service/service.h"
 #include "support/golden.h"
 #include "support/seed.h"
+#include "support/texts.h"
 
 static by_service *service;
 static by_arena arena;
@@ -90,9 +91,7 @@ static const by_json *message_of(const by_json *whole) { return at(&at(whole, "c
 static const char *body_of(const char *head, const char *rest, int seed) {
     by_buf b = {0};
     by_buf_printf(&b, "{%s,\"seed\":%d,%s}", head, seed, rest);
-    const char *z = by_arena_dup(&arena, by_buf_str(&b)).ptr;
-    by_buf_deinit(&b);
-    return z;
+    return by_test_keep(&arena, &b);
 }
 
 /* ---- formats ---- */
