@@ -33,7 +33,7 @@ typedef struct bathyc_config {
     int32_t max_num_seqs;    /* sequences that run at once */
     int32_t max_batch_rows;  /* rows of one step, at least max_num_seqs */
     int32_t max_queue;       /* requests that wait */
-    int64_t max_model_len;   /* tokens of one sequence; 0 = what model and memory allow */
+    int64_t max_model_len;   /* tokens of one sequence; 0 = what model and memory allow; above the model's limit: an error */
     int64_t cache_bytes;     /* host memory for caches; 0 = a quarter of what is free */
     int32_t kv_blocks;       /* blocks of 128 tokens; 0 = from cache_bytes */
     int32_t async;           /* not 0: a step is prepared while the one before runs */

@@ -121,7 +121,8 @@ static const by_shape_variant format_variants[] = {
     [BY_FORMAT_JSON_SCHEMA] = {"json_schema", format_schema, BY_COUNT(format_schema)},
     [BY_FORMAT_REGEX] = {"regex", format_regex, BY_COUNT(format_regex)},
 };
-static const by_shape tagged_format = BY_SHAPE_TAGGED_OF("type", format_variants);
+static const by_shape tagged_format = {.kind = BY_SHAPE_TAGGED, .tag = "type", .words = by_extra_formats,
+                                       .variants = format_variants, .n = BY_COUNT(format_variants)};
 
 /* Formats that only the server profile knows are read by grammar_fields.c; here they are text. */
 static by_status check_format(by_shape_job *job, by_json *v) {

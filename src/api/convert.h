@@ -186,5 +186,6 @@ by_status by_end_server_fields(by_convert *cv, const by_json *body);
 by_status by_read_grammar_fields(by_convert *cv, const by_json *body);
 by_status by_set_grammar(by_convert *cv);
 bool by_is_extra_format(const by_json *f);
+extern const char *const by_extra_formats[]; /* their types, up to NULL; regex with another member is one more */
 
 #endif

@@ -205,12 +205,13 @@ static by_status extra_format(by_convert *cv, const by_json *f) {
     return BY_OK;
 }
 
+const char *const by_extra_formats[] = {"structural_tag", "ebnf", "grammar", "lark", NULL};
+
 bool by_is_extra_format(const by_json *f) {
-    static const char *const types[] = {"structural_tag", "ebnf", "grammar", "lark"};
     const by_json *type = by_json_get(f, "type");
     if (!by_json_is(type, BY_JSON_STRING)) return false;
-    for (uint32_t i = 0; i < BY_COUNT(types); i++)
-        if (by_str_eqz(type->v.s, types[i])) return true;
+    for (const char *const *t = by_extra_formats; *t; t++)
+        if (by_str_eqz(type->v.s, *t)) return true;
     return by_str_eqz(type->v.s, "regex") && !by_json_get(f, "regex");
 }
 

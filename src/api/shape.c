@@ -110,8 +110,10 @@ static by_status check_tagged(by_shape_job *job, by_json *v, const by_shape *sha
     job->at = &path;
     if (!tag) return by_shape_fail(job, "missing", NULL);
     const char *words[32];
-    for (uint32_t i = 0; i < shape->n; i++) words[i] = shape->variants[i].word;
-    return fail_words(job, tag, words, shape->n);
+    uint32_t n = shape->n;
+    for (uint32_t i = 0; i < n; i++) words[i] = shape->variants[i].word;
+    for (uint32_t i = 0; job->server && shape->words && shape->words[i]; i++) words[n++] = shape->words[i];
+    return fail_words(job, tag, words, n);
 }
 
 /* ---- plain values ---- */

@@ -55,7 +55,8 @@ struct by_shape {
     by_shape_kind kind;
     const char *tag;                                      /* TAGGED */
     const by_shape *of;                                   /* LIST, STRING_OR_LIST */
-    const char *const *words;                             /* WORD; n of them */
+    const char *const *words;                             /* WORD; n of them. TAGGED: what else the server profile takes,
+                                                             up to NULL, for messages; may be NULL */
     const by_shape_field *fields;                         /* STRUCT; n of them */
     const by_shape_variant *variants;                     /* TAGGED; n of them */
     by_status (*check)(by_shape_job *job, by_json *v);    /* CUSTOM */

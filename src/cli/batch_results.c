@@ -51,9 +51,8 @@ static by_status note_row(by_batch_results *r, const by_json *row, by_err *err) 
     uint8_t *marks = by_custom ? by_id_set_marks(&r->custom_ids, custom->v.s)
                                : by_id_set_marks(&r->line_ids, by_json_get(row, "id")->v.s);
     if (!marks) return BY_FAIL(err, BY_ENOMEM, "out of memory for the ids of %s", r->path);
-    *marks |= BY_BATCH_DONE;
-    r->n_old++;
-    r->n_old_failed += error->type != BY_JSON_NULL || !by_json_is(status, BY_JSON_INT) || status->v.i != 200;
+    bool failed = error->type != BY_JSON_NULL || !by_json_is(status, BY_JSON_INT) || status->v.i != 200;
+    *marks = BY_BATCH_DONE | (failed ? BY_BATCH_FAILED : 0);
     return BY_OK;
 }
 

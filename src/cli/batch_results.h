@@ -16,13 +16,12 @@
 typedef struct by_batch_results {
     const char *path;
     int fd;
-    by_id_set custom_ids, line_ids; /* marks: BY_BATCH_DONE, and BY_BATCH_SEEN for the reader of the requests */
-    size_t n_old, n_old_failed;     /* rows that were there */
+    by_id_set custom_ids, line_ids; /* marks: BY_BATCH_DONE, _FAILED of the last row; BY_BATCH_SEEN for the reader of the requests */
     size_t n_cut_bytes;             /* of a cut row, removed */
     by_buf row;
 } by_batch_results;
 
-enum { BY_BATCH_DONE = 1, BY_BATCH_SEEN = 2 };
+enum { BY_BATCH_DONE = 1, BY_BATCH_SEEN = 2, BY_BATCH_FAILED = 4 };
 
 /* One row to be written. Texts are valid UTF-8. */
 typedef struct by_batch_row {

@@ -112,11 +112,15 @@ static int effort_number(by_str word) {
     return n <= 100 ? n : 0;
 }
 
-static by_status set_think(history *h, by_str word, by_err *err) {
+by_status by_chat_check_think(by_str word, by_err *err) {
     bool known = by_str_eqz(word, "none") || by_str_eqz(word, "low") || by_str_eqz(word, "high") ||
                  by_str_eqz(word, "max") || effort_number(word) > 0;
-    if (!known)
-        return BY_FAIL(err, BY_EINVAL, "'%.*s' is not none, low, high, max or a number from 1 to 100", BY_STR_ARG(word));
+    if (known) return BY_OK;
+    return BY_FAIL(err, BY_EINVAL, "'%.*s' is not none, low, high, max or a number from 1 to 100", BY_STR_ARG(word));
+}
+
+static by_status set_think(history *h, by_str word, by_err *err) {
+    BY_TRY(by_chat_check_think(word, err));
     snprintf(h->think, sizeof h->think, "%.*s", BY_STR_ARG(word));
     return BY_OK;
 }

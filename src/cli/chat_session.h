@@ -61,6 +61,7 @@ by_str by_chat_system(const by_chat *c);
 
 /* "none", "low", "high", "max" or a number 1..100. Errors: BY_EINVAL. */
 by_status by_chat_set_think(by_chat *c, by_str word, by_err *err);
+by_status by_chat_check_think(by_str word, by_err *err); /* is it one of these? */
 const char *by_chat_think(const by_chat *c);
 
 /* Messages of both sides, without the system text. */

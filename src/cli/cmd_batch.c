@@ -43,7 +43,7 @@ typedef struct {
     by_buf held, body, answer; /* held: a line for which the queue was full */
     size_t held_line;
     by_arena arena;            /* of the line being read */
-    size_t n_ok, n_failed, n_skipped;
+    size_t n_ok, n_failed, n_skipped, n_old_failed; /* skipped: an earlier run has answered them, and some of them failed */
     uint64_t n_tokens;
     int64_t start_ns, shown_ns;
     uint64_t n_ids;
@@ -87,16 +87,21 @@ static by_status write_row(batch *b, const by_batch_row *row, by_err *err) {
     return BY_OK;
 }
 
+/* True for a request that an earlier run has answered. */
+static bool skip_done(batch *b, uint8_t marks) {
+    if (!(marks & BY_BATCH_DONE)) return false;
+    b->n_skipped++;
+    b->n_old_failed += (marks & BY_BATCH_FAILED) != 0;
+    return true;
+}
+
 /* A line that is not a request; its row is known by the line's number. */
 static by_status refuse_line(batch *b, size_t line, const by_json *custom_id, const char *code, const char *message, by_err *err) {
     char id[32];
     by_batch_row_id(id, line);
     uint8_t *marks = by_id_set_marks(&b->results.line_ids, by_str_z(id));
     if (!marks) return BY_FAIL(err, BY_ENOMEM, "out of memory for the ids of lines");
-    if (*marks & BY_BATCH_DONE) {
-        b->n_skipped++;
-        return BY_OK;
-    }
+    if (skip_done(b, *marks)) return BY_OK;
     by_batch_row row = {.line = line, .code = code, .message = message};
     if (custom_id) {
         row.has_custom_id = true;
@@ -193,10 +198,7 @@ static by_status take_line(batch *b, by_str text, size_t line, bool again, by_er
     if (*marks & BY_BATCH_SEEN && !again)
         return refuse_line(b, line, custom_id, BY_BATCH_DUPLICATE, "custom_id: an earlier line has the same", err);
     *marks |= BY_BATCH_SEEN;
-    if (*marks & BY_BATCH_DONE) {
-        b->n_skipped++;
-        return BY_OK;
-    }
+    if (skip_done(b, *marks)) return BY_OK;
     const char *problem = check_frame(&row, &api);
     if (problem) {
         by_batch_row r = {.line = line, .has_custom_id = true, .custom_id = custom_id->v.s, .code = "invalid_line", .message = problem};
@@ -310,11 +312,11 @@ static void close_all(batch *b) {
 }
 
 static int report(batch *b, const char *output) {
-    size_t failed = b->n_failed + b->results.n_old_failed;
+    size_t failed = b->n_failed + b->n_old_failed; /* other rows of the file belong to requests that were not asked about */
     bool left = n_signals && (!b->input_ended || b->has_held);
     if (failed)
         fprintf(stderr, "bathyc batch: %zu of %zu requests failed: see \"error\" and \"status_code\" in %s\n", failed,
-                b->n_ok + b->n_failed + b->results.n_old, output);
+                b->n_ok + b->n_failed + b->n_skipped, output);
     if (left) fprintf(stderr, "bathyc batch: stopped by a signal; the same command goes on with the requests that are left\n");
     return failed || left;
 }

@@ -101,14 +101,14 @@ static by_status answer_all(job *j, by_err *err) {
     if (status == BY_OK) status = by_token_lines_read(&lines, j->input, s.model->cfg.vocab_size, err);
     int64_t longest = 1;
     for (size_t i = 0; i < lines.n && status == BY_OK; i++) {
-        if (lines.lines[i].problem) status = BY_FAIL(err, BY_EINVAL, "line %zu: %s", i + 1, lines.lines[i].problem);
+        if (lines.lines[i].problem) status = BY_FAIL(err, BY_EFORMAT, "line %zu: %s", lines.lines[i].number, lines.lines[i].problem);
         if (lines.lines[i].n_tokens > longest) longest = lines.lines[i].n_tokens;
     }
     if (status == BY_OK) status = by_solo_reserve(&s, longest + j->max_tokens, (int32_t)j->model.chunk, err);
     for (size_t i = 0; i < lines.n && status == BY_OK; i++) status = answer(j, &s, &lines.lines[i], (int64_t)i, err);
     by_token_lines_deinit(&lines);
     by_solo_close(&s);
-    if (status == BY_OK && j->traces.n_positions == 0) return BY_FAIL(err, BY_EINVAL, "no answer is longer than a draft block");
+    if (status == BY_OK && j->traces.n_positions == 0) return BY_FAIL(err, BY_EFORMAT, "no answer is longer than a draft block");
     return status;
 }
 
@@ -121,12 +121,10 @@ static void print_fit(const job *j, const double *t, double before, double after
         by_buf out = {0};
         by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
         by_json_out_object_begin(&o);
-        by_json_out_key(&o, "positions");
-        by_json_out_int(&o, tr->n_positions);
+        by_json_out_member_int(&o, "positions", tr->n_positions);
         const struct { const char *key; double v; } fields[] = {{"accepted_mean", accepted}, {"error_before", before}, {"error_after", after}};
         for (int i = 0; i < 3; i++) {
-            by_json_out_key(&o, fields[i].key);
-            by_json_out_double(&o, fields[i].v);
+            by_json_out_member_double(&o, fields[i].key, fields[i].v);
         }
         by_json_out_key(&o, "temperatures");
         by_json_out_array_begin(&o);

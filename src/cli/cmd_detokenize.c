@@ -26,11 +26,12 @@ typedef struct {
     by_buf text, out;
     by_output to;
     size_t n_unknown; /* ids that the tokenizer does not have; they have no text */
+    int64_t unknown;  /* the first of them */
 } job;
 
 static by_status push(job *j, int64_t id, by_err *err) {
     int32_t small = id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
-    if (!by_tok_bytes(j->tok, small).ptr) j->n_unknown++;
+    if (!by_tok_bytes(j->tok, small).ptr && j->n_unknown++ == 0) j->unknown = id;
     return by_tok_ids_push(&j->ids, small, err);
 }
 
@@ -104,17 +105,17 @@ static by_status run_whole(job *j, by_err *err) {
 
 static by_status run(const options *o, by_err *err) {
     job j = {.o = o};
-    by_buf path = {0};
     by_status status = by_output_open(&j.to, o->output, err);
-    if (status == BY_OK) status = by_command_tokenizer_file(&path, o->tokenizer, o->model, err);
-    if (status == BY_OK) status = by_tok_open(&j.tok, by_buf_z(&path), NULL, err);
+    if (status == BY_OK) status = by_command_tokenizer_open(&j.tok, o->tokenizer, o->model, err);
     if (status == BY_OK) status = o->jsonl ? by_json_lines_run(o->input, &j.to, decode_line, &j, err) : run_whole(&j, err);
-    if (j.n_unknown) fprintf(stderr, "bathyc detokenize: %zu ids are not in the tokenizer and have no text\n", j.n_unknown);
+    if (status == BY_OK && j.n_unknown) { /* after the text of the others */
+        status = BY_FAIL(err, BY_EFORMAT, "id %lld is not in the tokenizer and has no text", (long long)j.unknown);
+        if (j.n_unknown > 1) by_err_prefix(err, "%zu ids have no text: ", j.n_unknown);
+    }
     by_tok_ids_deinit(&j.ids);
     by_tok_destroy(j.tok);
     by_buf_deinit(&j.text);
     by_buf_deinit(&j.out);
-    by_buf_deinit(&path);
     return by_output_close(&j.to, status, err);
 }
 
@@ -124,8 +125,7 @@ int by_cmd_detokenize(int argc, char **argv) {
                             "The text is written as it is, without a line end behind it.\n"};
     options o = {.input = "-", .output = "-"};
     const by_flag flags[] = {
-        {"--model,-m", BY_FLAG_STRING, &o.model, .help = "model folder whose tokenizer.json is used"},
-        {"--tokenizer", BY_FLAG_STRING, &o.tokenizer, .help = "tokenizer file, instead of the model's"},
+        BY_TOKENIZER_FLAG_ROWS(o.model, o.tokenizer),
         {"--input,-i", BY_FLAG_STRING, &o.input, .help = "file of ids, - for standard input (default)"},
         {"--output,-o", BY_FLAG_STRING, &o.output, .help = "where the text goes, - for standard output (default)"},
         {"--jsonl", BY_FLAG_BOOL, &o.jsonl, .help = "lines {\"id\", \"tokens\"} in, {\"id\", \"text\"} out"},

@@ -16,12 +16,19 @@ typedef struct {
     const char *model, *tokenizer, *opts_json, *text;
     int kind;
     bool lenient, any_order;
-    int whitespace;
+    int whitespace, code; /* code: exit code of a failure */
     int64_t n, seed, max_bytes;
     by_grammar_vocab *vocab;
     by_grammar *g;
     by_buf source;
 } options;
+
+/* Editors end a file with a line end, which no pattern means. True where there was one. */
+static bool cut_line_end(by_buf *b) {
+    if (b->len == 0 || b->ptr[b->len - 1] != '\n') return false;
+    b->len -= b->len > 1 && b->ptr[b->len - 2] == '\r' ? 2 : 1;
+    return true;
+}
 
 static by_status compile(options *o, const char *path, by_grammar_error *where, by_err *err) {
     by_buf file = {0};
@@ -34,10 +41,15 @@ static by_status compile(options *o, const char *path, by_grammar_error *where, 
     if (s >= 0 && o->opts_json) {
         s = by_json_parse(&v, &a, by_str_z(o->opts_json), NULL, err);
         if (s >= 0) s = by_grammar_options_read(&opts, &v, err);
+        if (s < 0) {
+            by_err_prefix(err, "--options: ");
+            o->code = 2;
+        }
     }
     opts.lenient |= o->lenient;
     opts.any_order |= o->any_order;
     if (s >= 0) s = by_file_read(&o->source, path, GRAMMAR_FILE_MAX, err);
+    if (o->kind == BY_GRAMMAR_REGEX) cut_line_end(&o->source);
     if (s >= 0)
         s = by_grammar_compile(&o->g, o->vocab, (by_grammar_kind)o->kind, by_buf_str(&o->source), &opts, where, err);
     by_arena_deinit(&a);
@@ -99,6 +111,7 @@ static int validate(options *o, const by_usage *usage, const char *path) {
     by_status s = o->text ? (by_buf_push_z(&text, o->text) ? BY_OK : BY_ENOMEM)
                           : by_file_read(&text, path ? path : "-", TEXT_FILE_MAX, &err);
     if (s >= 0) s = by_grammar_match(o->g, by_buf_str(&text), &ok, &at, &err);
+    if (s >= 0 && !ok && !o->text && cut_line_end(&text)) s = by_grammar_match(o->g, by_buf_str(&text), &ok, &at, &err);
     int code = s < 0 ? by_command_fail(usage, &err) : ok ? 0 : 1;
     if (s >= 0 && ok)
         printf("valid\n");
@@ -119,6 +132,7 @@ static int run(options *o, const by_usage *usage, int verb, const char **pos) {
     if (s < 0) {
         if (where.where[0] && !strstr(err.msg, where.where)) by_err_prefix(&err, "%s: ", where.where);
         code = by_command_fail(usage, &err);
+        if (o->code) code = o->code;
     } else if (verb == 0)
         code = check(o, (double)(by_clock_ns() - from) * 1e-6);
     else
@@ -134,7 +148,9 @@ int by_cmd_grammar(int argc, char **argv) {
                                    "check compiles a grammar and tells what it allows, or where its error is; sample "
                                    "prints random members, one a line;\n"
                                    "validate tells whether a text (a file, --text, or standard input) is a member. "
-                                   "Control tokens are never text.\n"};
+                                   "Control tokens are never text.\n"
+                                   "A line end behind a pattern does not count; one behind a text only where it "
+                                   "is a member.\n"};
     options o = {.n = 1, .max_bytes = 2000};
     const by_flag flags[] = {
         {.names = "--kind,-k",
@@ -167,11 +183,7 @@ int by_cmd_grammar(int argc, char **argv) {
          .max = 1 << 24,
          .help = "sample: where long texts turn to their end (2000)"},
         {.names = "--text", .kind = BY_FLAG_STRING, .out = &o.text, .help = "validate: the text itself"},
-        {.names = "--tokenizer",
-         .kind = BY_FLAG_STRING,
-         .out = &o.tokenizer,
-         .help = "tokenizer.json (default: the model's)"},
-        {.names = "--model,-m", .kind = BY_FLAG_STRING, .out = &o.model, .help = "folder of the model"},
+        BY_TOKENIZER_FLAG_ROWS(o.model, o.tokenizer),
     };
     enum { N_FLAGS = sizeof flags / sizeof flags[0] };
     const char *pos[3] = {NULL};
@@ -185,6 +197,8 @@ int by_cmd_grammar(int argc, char **argv) {
         fprintf(stderr, "bathyc grammar: expects check, sample or validate and a grammar's file\n");
         return 2;
     }
+    if (o.text && (verb != 2 || pos[2]))
+        return fprintf(stderr, "bathyc grammar: --text is a text to validate, in place of a file\n"), 2;
     code = run(&o, &usage, verb, pos);
     by_args_free(flags, N_FLAGS);
     return code;

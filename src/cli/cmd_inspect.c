@@ -122,6 +122,7 @@ int by_cmd_inspect(int argc, char **argv) {
     const char *pos[1] = {NULL};
     int n_pos = 0, code;
     if (!by_command_begin(&usage, flags, n_flags, argc, argv, pos, 1, &n_pos, &code)) return code;
+    if (n_pos == 1 && opts.model) return fprintf(stderr, "bathyc inspect: the model is given twice, as %s and with --model\n", pos[0]), 2;
     if (n_pos == 1) opts.model = pos[0];
     by_inspection *in = by_alloc_zero(BY_MEM_MODEL, sizeof *in);
     if (!in) return fprintf(stderr, "bathyc inspect: out of memory\n"), 1;

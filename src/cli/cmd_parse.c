@@ -134,7 +134,7 @@ static void set_request(by_api_converted *r, const options *o, by_str *stops) {
 }
 
 static by_status run(const options *o, by_arena *arena, by_err *err) {
-    by_buf text = {0}, path = {0}, event = {0};
+    by_buf text = {0}, event = {0};
     by_tok_ids ids = {0};
     by_tok *tok = NULL;
     by_api_stream *s = NULL;
@@ -145,8 +145,7 @@ static by_status run(const options *o, by_arena *arena, by_err *err) {
     if (status == BY_OK) status = by_file_read(&text, o->input, BY_LIMIT_REQUEST_BYTES, err);
     if (status == BY_OK && o->ids) {
         status = read_ids(&ids, by_buf_str(&text), err);
-        if (status == BY_OK) status = by_command_tokenizer_file(&path, o->tokenizer, o->model, err);
-        if (status == BY_OK) status = by_tok_open(&tok, by_buf_z(&path), NULL, err);
+        if (status == BY_OK) status = by_command_tokenizer_open(&tok, o->tokenizer, o->model, err);
     }
     by_api_stream_opts opts = {.request = &request,
                                .id = BY_STR("answer"),
@@ -163,7 +162,6 @@ static by_status run(const options *o, by_arena *arena, by_err *err) {
     by_tok_destroy(tok);
     by_tok_ids_deinit(&ids);
     by_buf_deinit(&text);
-    by_buf_deinit(&path);
     by_buf_deinit(&event);
     return status;
 }
@@ -176,19 +174,20 @@ int by_cmd_parse(int argc, char **argv) {
         {"--api", BY_FLAG_CHOICE, &o.api, .help = "print the object of this API instead of plain text", .choices = APIS},
         {"--events", BY_FLAG_BOOL, &o.events, .help = "print the API's server-sent events (chat without --api)"},
         {"--json", BY_FLAG_BOOL, &o.json, .help = "print the Chat Completions object"},
-        {"--stage", BY_FLAG_CHOICE, &o.stage, .help = "where the prompt left off: none = thinking is off",
+        {"--stage", BY_FLAG_CHOICE, &o.stage, .help = "where the prompt left off: none = thinking is off (default: reasoning_start)",
          .choices = "none|reasoning_start|reasoning_continuation|content_continuation"},
         {"--stop", BY_FLAG_LIST, &o.stops, .help = "stop string; may repeat"},
         {"--no-calls", BY_FLAG_BOOL, &o.calls, .help = "tool call markup is text"},
         {"--calls-open", BY_FLAG_BOOL, &o.calls_open, .help = "the prompt has opened the block of calls"},
         {"--json-output", BY_FLAG_BOOL, &o.json_output, .help = "JSON mode: keep only fenced or bare JSON"},
-        {"--finish", BY_FLAG_CHOICE, &o.finish, .help = "why the model stopped", .choices = "stop|length|content_filter"},
+        {"--finish", BY_FLAG_CHOICE, &o.finish, .help = "why the model stopped (default: stop)",
+         .choices = "stop|length|content_filter"},
         {"--piece", BY_FLAG_INT, &o.piece, .help = "feed N bytes (or ids) at a time; all at once without it", .min = 1,
          .max = 1 << 30},
-        {"--profile", BY_FLAG_CHOICE, &o.profile, .help = "parity = as the original, piece by piece", .choices = "parity|server"},
+        {"--profile", BY_FLAG_CHOICE, &o.profile, .help = "parity = as the original, piece by piece (default: server)",
+         .choices = "parity|server"},
         {"--ids", BY_FLAG_BOOL, &o.ids, .help = "the input is token ids"},
-        {"--tokenizer", BY_FLAG_STRING, &o.tokenizer, .help = "tokenizer file of --ids"},
-        {"--model,-m", BY_FLAG_STRING, &o.model, .help = "model folder whose tokenizer.json is used"},
+        BY_TOKENIZER_FLAG_ROWS(o.model, o.tokenizer),
     };
     int code, n = 0;
     if (!by_command_begin(&usage, flags, sizeof flags / sizeof flags[0], argc, argv, &o.input, 1, &n, &code)) return code;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/utf8.h"
+#include "cli/chat_session.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/model_flags.h"
@@ -260,9 +261,18 @@ static by_status make_matcher(job *j, const by_api_converted *c, by_arena *arena
     return status;
 }
 
+/* What is wrong in a file is bad data; on the command line it is wrong usage. */
+static by_status blame(const job *j, by_status status, by_err *err) {
+    const char *file = j->schema ? j->schema : j->grammar;
+    if (status != BY_EINVAL && status != BY_EUNSUPPORTED && status != BY_EGRAMMAR) return status;
+    if (!file) return BY_EINVAL;
+    by_err_prefix(err, "%s: ", file);
+    return BY_EFORMAT;
+}
+
 static by_status generate(job *j, const by_api_converted *c, by_tok_ids *ids, by_solo_gen_result *r, by_err *err) {
     const by_config *cfg = &j->solo.model->cfg;
-    int64_t limit = j->model.context && j->model.context < cfg->max_positions ? j->model.context : cfg->max_positions;
+    int64_t limit = j->model.context ? j->model.context : cfg->max_positions;
     int64_t n_prompt = (int64_t)ids->n, room = limit - n_prompt;
     if (room < 1)
         return BY_FAIL(err, BY_ECONTEXT, "the prompt has %lld tokens and the context holds %lld, one of which must be left",
@@ -340,7 +350,7 @@ static by_status run(job *j, by_err *err) {
     by_status status = read_prompt(j, &text, err);
     if (status < 0) goto out;
     BY_TRY_OUT(write_body(j, by_buf_str(&text), &body, err));
-    BY_TRY_OUT(convert(j, &arena, by_buf_str(&body), &c, err));
+    BY_TRY_OUT(blame(j, convert(j, &arena, by_buf_str(&body), &c, err), err));
     BY_TRY_OUT(by_model_flags_open(&j->solo, &j->model, err));
     if (!j->solo.model->tok) {
         status = BY_FAIL(err, BY_EMISSING, "the model's folder has no tokenizer.json");
@@ -348,7 +358,7 @@ static by_status run(job *j, by_err *err) {
     }
     BY_TRY_OUT(by_tok_scratch_create(&j->scratch, j->solo.model->tok, err));
     BY_TRY_OUT(encode(j, &c, &ids, err));
-    BY_TRY_OUT(make_matcher(j, &c, &arena, err));
+    BY_TRY_OUT(blame(j, make_matcher(j, &c, &arena, err), err));
     BY_TRY_OUT(generate(j, &c, &ids, &r, err));
     if (j->json) BY_TRY_OUT(print_json(j, &r, err));
     else if (j->wrote && j->last != '\n') put(j, BY_STR("\n"));
@@ -365,6 +375,8 @@ static bool usage_ok(job *j) {
     if (!j->prompt == !j->file) return fprintf(stderr, "bathyc run: give either --prompt or --file\n"), false;
     if (j->images.n) return fprintf(stderr, "bathyc run: --image: this build has no image input\n"), false;
     if (j->raw && (j->system || j->think)) return fprintf(stderr, "bathyc run: --raw takes neither --system nor --think\n"), false;
+    by_err err;
+    if (j->think && by_chat_check_think(by_str_z(j->think), &err) < 0) return fprintf(stderr, "bathyc run: --think: %s\n", err.msg), false;
     if ((j->schema != NULL) + (j->regex != NULL) + (j->grammar != NULL) > 1)
         return fprintf(stderr, "bathyc run: give one of --json-schema, --regex and --grammar\n"), false;
     return true;

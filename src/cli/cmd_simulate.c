@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/draft_trace.h"
+#include "cli/engine_flags.h"
 #include "engine/draft_cost.h"
 #include "engine/spec.h"
 #include "json/json_write.h"
@@ -19,8 +20,9 @@ static const char *const mode_names[N_MODES] = {"off", "fixed", "confidence"};
 
 typedef struct {
     const char *traces_in, *curve;
-    by_flag_list counts;
-    double sample_ms, draft_ms, draft_row_ms, temperature;
+    by_flag_list counts, temperatures;
+    double sample_ms, draft_ms, draft_row_ms;
+    double temperature[BY_ENGINE_DRAFTS_MAX]; /* of the confidences, by position */
     int64_t n_steps;
     bool json;
     by_draft_traces traces;
@@ -41,7 +43,7 @@ typedef struct {
 
 static void look(const job *j, runner *r) {
     const by_draft_outcome *o = &j->traces.positions[j->traces.first[r->answer] + r->at];
-    for (int32_t k = 0; k < j->traces.n_drafts; k++) r->newest[k] = by_spec_confidence(o->raw[k], j->temperature);
+    for (int32_t k = 0; k < j->traces.n_drafts; k++) r->newest[k] = by_spec_confidence(o->raw[k], j->temperature[k]);
 }
 
 static void next_answer(const job *j, runner *r, int64_t *answer) {
@@ -110,34 +112,49 @@ static by_status replay(const job *j, int mode, int32_t n, result *out, by_err *
 static void print_json_row(by_json_out *o, int32_t n, int mode, const result *r) {
     double steps = (double)r->n_steps * n;
     by_json_out_object_begin(o);
-    by_json_out_key(o, "sequences");
-    by_json_out_int(o, n);
-    by_json_out_key(o, "mode");
-    by_json_out_z(o, mode_names[mode]);
+    by_json_out_member_int(o, "sequences", n);
+    by_json_out_member_z(o, "mode", mode_names[mode]);
     const struct { const char *key; double v; } fields[] = {{"tokens_per_s", (double)r->n_tokens / r->ms * 1e3},
         {"tokens_per_step", (double)r->n_tokens / steps}, {"verified_per_step", (double)r->n_verified / steps}};
     for (int i = 0; i < 3; i++) {
-        by_json_out_key(o, fields[i].key);
-        by_json_out_double(o, fields[i].v);
+        by_json_out_member_double(o, fields[i].key, fields[i].v);
     }
     by_json_out_object_end(o);
 }
 
-static by_status run(job *j, by_err *err) {
-    int64_t counts[MAX_COUNTS];
-    int n = by_bench_numbers(&j->counts, "1,16,60", counts, MAX_COUNTS, err);
-    if (n < 0) return BY_EINVAL;
+/* Everything that is given, read and checked against each other before the first replay. */
+static by_status read_all(job *j, int64_t *counts, int *n, by_err *err) {
+    *n = by_bench_numbers(&j->counts, "1,16,60", counts, MAX_COUNTS, err);
+    if (*n < 0) return BY_EINVAL;
+    int64_t most = 1;
+    for (int i = 0; i < *n; i++) {
+        if (counts[i] < 1 || counts[i] > BY_LIMIT_SEQS)
+            return BY_FAIL(err, BY_EINVAL, "--sequences: %lld is outside 1..%d", (long long)counts[i], BY_LIMIT_SEQS);
+        if (counts[i] > most) most = counts[i];
+    }
+    BY_TRY(by_engine_flags_temperatures(j->temperature, &j->temperatures, err));
+    for (int k = 0; k < BY_ENGINE_DRAFTS_MAX; k++)
+        if (j->temperature[k] == 0) j->temperature[k] = 1;
     BY_TRY(by_cost_read(&j->cost, j->curve, err));
     BY_TRY(by_draft_traces_read(&j->traces, j->traces_in, err));
-    if (j->traces.n_drafts > BY_SPEC_DRAFTS_MAX)
-        return BY_FAIL(err, BY_EINVAL, "%s: blocks of %d drafts, at most %d", j->traces_in, j->traces.n_drafts, BY_SPEC_DRAFTS_MAX);
+    int32_t K = j->traces.n_drafts, reach = j->cost.curve[j->cost.n_curve - 1].rows;
+    if (K > BY_SPEC_DRAFTS_MAX) return BY_FAIL(err, BY_EFORMAT, "%s: blocks of %d drafts, at most %d", j->traces_in, K, BY_SPEC_DRAFTS_MAX);
+    if (most * (1 + K) > reach)
+        return BY_FAIL(err, BY_EFORMAT, "%s: the curve ends at %d rows; %lld sequences with %d drafts each need %lld", j->curve, reach,
+                       (long long)most, K, (long long)most * (1 + K));
+    return BY_OK;
+}
+
+static by_status run(job *j, by_err *err) {
+    int64_t counts[MAX_COUNTS];
+    int n;
+    BY_TRY(read_all(j, counts, &n, err));
     by_buf text = {0};
     by_json_out o = by_json_out_init(&text, BY_JSON_COMPACT);
     by_json_out_array_begin(&o);
     if (!j->json) printf("%9s %-10s %12s %9s %10s %10s\n", "sequences", "mode", "tokens/s", "of off", "tok/step", "verified");
     by_status status = BY_OK;
     for (int i = 0; i < n && status == BY_OK; i++) {
-        if (counts[i] < 1 || counts[i] > BY_LIMIT_SEQS) status = BY_FAIL(err, BY_EINVAL, "--sequences: %lld", (long long)counts[i]);
         double off = 0;
         for (int mode = 0; mode < N_MODES && status == BY_OK; mode++) {
             result r;
@@ -158,7 +175,7 @@ static by_status run(job *j, by_err *err) {
 }
 
 int by_cmd_simulate(int argc, char **argv) {
-    job j = {.n_steps = 2000, .temperature = 1};
+    job j = {.n_steps = 2000};
     const by_flag flags[] = {
         {.names = "--traces,-i", .kind = BY_FLAG_STRING, .out = &j.traces_in, .help = "recorded drafts, see `bathyc calibrate --record`"},
         {.names = "--curve", .kind = BY_FLAG_STRING, .out = &j.curve, .help = "costs of steps, a file {\"curve\": [[rows, ms], ...]}"},
@@ -169,8 +186,8 @@ int by_cmd_simulate(int argc, char **argv) {
          .help = "of a step, for proposing (default: 0)"},
         {.names = "--draft-row-ms", .kind = BY_FLAG_DOUBLE, .out = &j.draft_row_ms, .dmin = 0, .dmax = 1e6,
          .help = "for proposing, of each sequence (default: 0)"},
-        {.names = "--draft-conf-temp", .kind = BY_FLAG_DOUBLE, .out = &j.temperature, .dmin = 1e-3, .dmax = 1e3,
-         .help = "temperature of the confidences (default: 1)"},
+        {.names = "--draft-conf-temp", .kind = BY_FLAG_LIST, .out = &j.temperatures,
+         .help = "temperatures of the confidences by position, as 1.1,0.9 (see calibrate; default: 1)"},
         {.names = "--steps", .kind = BY_FLAG_INT, .out = &j.n_steps, .min = 1, .max = 1 << 24, .help = "steps of a replay (default: 2000)"},
         {.names = "--json", .kind = BY_FLAG_BOOL, .out = &j.json, .help = "a JSON list instead of a table"},
     };
@@ -181,14 +198,9 @@ int by_cmd_simulate(int argc, char **argv) {
     else if (argc == 0 || argv[0][0] != '-') return fprintf(stderr, "bathyc simulate: what? There is: dspark\n"), 2;
     if (!by_command_begin(&usage, flags, n_flags, argc, argv, NULL, 0, NULL, &code)) return code;
     by_err err = {0};
-    if (!j.traces_in || !j.curve) {
-        fprintf(stderr, "bathyc simulate: --traces and --curve are needed\n");
-        code = 2;
-    } else if (run(&j, &err) < 0) {
-        fprintf(stderr, "bathyc simulate: %s\n", err.msg);
-        code = 1;
-    }
+    by_status status = j.traces_in && j.curve ? run(&j, &err) : BY_FAIL(&err, BY_EINVAL, "--traces and --curve are needed");
+    if (status < 0) by_command_fail(&usage, &err);
     by_draft_traces_deinit(&j.traces);
     by_args_free(flags, n_flags);
-    return code;
+    return status < 0 ? by_model_exit_code(status) : 0;
 }

@@ -22,7 +22,7 @@ static bool grow(void **items, int64_t need, int64_t *cap, size_t size) {
 
 by_status by_draft_traces_add(by_draft_traces *t, const float *raw, const int32_t *accepted, int64_t n, int32_t n_drafts, by_err *err) {
     if (n_drafts < 1 || n_drafts > DRAFTS_MAX || (t->n_drafts && n_drafts != t->n_drafts))
-        return BY_FAIL(err, BY_EINVAL, "traces: blocks of %d drafts beside blocks of %d", n_drafts, t->n_drafts);
+        return BY_FAIL(err, BY_EFORMAT, "traces: blocks of %d drafts beside blocks of %d", n_drafts, t->n_drafts);
     t->n_drafts = n_drafts;
     const float *before = t->values;
     int64_t cap = t->cap_positions, need = t->n_positions + n;

@@ -16,7 +16,7 @@ typedef struct by_draft_traces {
     int32_t n_drafts;
 } by_draft_traces;
 
-/* Adds an answer of n positions: raw [n][n_drafts], accepted [n]. Errors: BY_EINVAL (another n_drafts than before), BY_ENOMEM. */
+/* Adds an answer of n positions: raw [n][n_drafts], accepted [n]. Errors: BY_EFORMAT (another n_drafts than before), BY_ENOMEM. */
 by_status by_draft_traces_add(by_draft_traces *t, const float *raw, const int32_t *accepted, int64_t n, int32_t n_drafts, by_err *err);
 /* Adds the answers of a file ("-" = standard input). Errors: those of the file, BY_EFORMAT naming the line. */
 by_status by_draft_traces_read(by_draft_traces *t, const char *path, by_err *err);

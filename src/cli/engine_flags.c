@@ -47,25 +47,29 @@ static by_status set_keep(by_engine_opts *o, const char *keep, by_err *err) {
     return BY_OK;
 }
 
+by_status by_engine_flags_temperatures(double out[BY_ENGINE_DRAFTS_MAX], const by_flag_list *list, by_err *err) {
+    int n = 0;
+    for (int i = 0; i < list->n; i++) {
+        for (const char *at = list->items[i]; *at;) {
+            char *end = NULL;
+            double v = strtod(at, &end);
+            if (end == at || (*end && *end != ',') || !(v > 0) || !isfinite(v) || n == BY_ENGINE_DRAFTS_MAX)
+                return BY_FAIL(err, BY_EINVAL, "--draft-conf-temp: '%s' is not a list of at most %d numbers above 0", list->items[i],
+                               BY_ENGINE_DRAFTS_MAX);
+            out[n++] = v;
+            at = *end ? end + 1 : end;
+        }
+    }
+    for (int i = n; i < BY_ENGINE_DRAFTS_MAX; i++) out[i] = n ? out[n - 1] : 0;
+    return BY_OK;
+}
+
 static by_status set_drafts(by_engine_opts *o, const by_engine_flags *f, by_err *err) {
     o->draft_mode = f->n_drafts == 0 ? BY_DRAFT_OFF : (by_draft_mode)f->draft_mode;
     o->n_drafts = f->n_drafts > 0 ? (int32_t)f->n_drafts : 0;
     o->verify = (by_sample_verify_rule)f->verify;
     o->cost_dir = f->cost_dir;
-    int n = 0;
-    for (int i = 0; i < f->draft_temperature.n; i++) {
-        for (const char *at = f->draft_temperature.items[i]; *at;) {
-            char *end = NULL;
-            double v = strtod(at, &end);
-            if (end == at || (*end && *end != ',') || !(v > 0) || !isfinite(v) || n == BY_ENGINE_DRAFTS_MAX)
-                return BY_FAIL(err, BY_EINVAL, "--draft-conf-temp: '%s' is not a list of at most %d numbers above 0",
-                               f->draft_temperature.items[i], BY_ENGINE_DRAFTS_MAX);
-            o->draft_temperature[n++] = v;
-            at = *end ? end + 1 : end;
-        }
-    }
-    for (int i = n; n > 0 && i < BY_ENGINE_DRAFTS_MAX; i++) o->draft_temperature[i] = o->draft_temperature[n - 1];
-    return BY_OK;
+    return by_engine_flags_temperatures(o->draft_temperature, &f->draft_temperature, err);
 }
 
 static by_status set_memory(by_engine_opts *o, const by_engine_flags *f, by_err *err) {

@@ -92,6 +92,10 @@ by_engine_flags by_engine_flags_default(void);
 by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *err);
 void by_engine_flags_deinit(by_engine_flags *f);
 
+/* The values of --draft-conf-temp by position: "1.1,0.9" or the flag repeated; the last one goes on. All 0 without any.
+ * Errors: BY_EINVAL. */
+by_status by_engine_flags_temperatures(double out[BY_ENGINE_DRAFTS_MAX], const by_flag_list *list, by_err *err);
+
 /* A size in bytes: digits with an optional fraction, then nothing, K, M, G or T (powers of 1024), with or without B or iB.
  * Errors: BY_EINVAL. */
 by_status by_parse_size(int64_t *out, const char *text, by_err *err);

@@ -7,7 +7,7 @@ by_solo_opts by_model_flags_opts(const by_model_flags *f) {
     static const by_backend backends[] = {BY_BACKEND_REF, BY_BACKEND_CPU, BY_BACKEND_CUDA, BY_BACKEND_GUARD};
     return (by_solo_opts){.device = {.backend = f->backend < 0 ? BY_BACKEND_CPU : backends[f->backend],
                                      .n_threads = (int32_t)f->threads, .isa = f->isa},
-                          .model = {.numerics = (by_numerics)f->numerics, .check_weights = f->check_weights},
+                          .model = {.numerics = (by_numerics)f->numerics, .check_weights = f->check_weights, .context = f->context},
                           .draft = f->draft};
 }
 

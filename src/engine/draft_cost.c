@@ -227,10 +227,12 @@ by_status by_cost_read(by_draft_cost_model *m, const char *path, by_err *err) {
     by_json file;
     by_draft_cost_point points[BY_COST_POINTS];
     int32_t n = 0;
+    by_err why;
     by_status status = by_file_read(&text, path, FILE_BYTES_MAX, err);
-    if (status == BY_OK) status = by_json_parse(&file, &arena, (by_str){text.ptr, text.len}, NULL, err);
+    if (status == BY_OK && (status = by_json_parse(&file, &arena, (by_str){text.ptr, text.len}, NULL, err)) < 0)
+        by_err_prefix(err, "%s: ", path);
     if (status == BY_OK) status = read_points(&file, points, &n, path, err);
-    if (status == BY_OK) status = by_cost_set(m, points, n, err);
+    if (status == BY_OK && by_cost_set(m, points, n, &why) < 0) status = BY_FAIL(err, BY_EFORMAT, "%s: %s", path, why.msg);
     by_arena_deinit(&arena);
     by_buf_deinit(&text);
     return status;

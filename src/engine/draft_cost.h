@@ -38,7 +38,7 @@ by_status by_cost_set(by_draft_cost_model *m, const by_draft_cost_point *curve, 
 by_status by_cost_measure(by_draft_cost_model *m, by_runner *runner, by_kv *kv, int32_t vocab, int32_t max_rows, double budget_ms,
                           by_err *err);
 
-/* Reads a curve from a JSON file {"curve": [[rows, milliseconds], ...]}. Errors: BY_EMISSING, BY_EIO, BY_EFORMAT, BY_EINVAL. */
+/* Reads a curve from a JSON file {"curve": [[rows, milliseconds], ...]}. Errors: BY_EMISSING, BY_EIO, BY_EFORMAT. */
 by_status by_cost_read(by_draft_cost_model *m, const char *path, by_err *err);
 
 /* Reads or writes the curve as DIR/NAME, such a file; reading gives false when there is none of at most max_age_s seconds or it

@@ -43,7 +43,7 @@ static by_status size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *poo
     BY_TRY(by_model_kv_layout(layout, e->model, backtrack(e), err));
     int64_t ram = o->ram_bytes ? o->ram_bytes : free_memory() / 4;
     pool->n_slots = o->state_slots ? o->state_slots : (int32_t)(1.2 * o->sched.max_seqs) + 1;
-    int64_t limit = e->model->cfg.max_positions, want = o->max_context && o->max_context < limit ? o->max_context : limit;
+    int64_t want = o->max_context ? o->max_context : e->model->cfg.max_positions;
     int64_t slots = (pool->n_slots + 1) * layout->slot_bytes;
     while (!o->state_slots && pool->n_slots > 1 && slots > ram / 4) { /* fewer sequences at once rather than none */
         pool->n_slots = pool->n_slots / 2 > 1 ? pool->n_slots / 2 : 1;
@@ -91,6 +91,7 @@ static void make_root(by_engine *e) {
 static by_status open_parts(by_engine *e, by_err *err) {
     by_engine_opts *o = &e->opts;
     BY_TRY(by_device_open(&e->dev, &o->device, err));
+    o->model.context = o->max_context;
     BY_TRY(by_model_open(&e->model, o->model_dir, e->dev, &o->model, err));
     e->max_seqs = o->sched.max_seqs;
     BY_TRY(by_engine_drafts_init(e, err));

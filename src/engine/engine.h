@@ -44,7 +44,7 @@ typedef struct by_engine_opts {
     const char *model_dir;
     by_device_opts device;
     by_model_opts model;
-    int64_t max_context;  /* 0 = the smaller of the model's limit and what the caches hold */
+    int64_t max_context;  /* 0 = the smaller of the model's limit and what the caches hold; above the model's limit: BY_EINVAL */
     int32_t kv_blocks;    /* 0 = from ram_bytes */
     int32_t state_slots;  /* 0 = 1.2 x max_seqs */
     int64_t ram_bytes;    /* most host memory for caches, swapped state and snapshots; 0 = a quarter of what is free */

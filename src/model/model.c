@@ -95,6 +95,9 @@ static by_status make_tables(by_model *m, by_err *err) {
 static by_status open_parts(by_model *m, const char *dir, const by_model_opts *opts, by_err *err) {
     by_problems problems = {0};
     by_status status = by_config_load(&m->cfg, dir, &problems, err);
+    if (status == BY_OK && opts->context > m->cfg.max_positions)
+        status = BY_FAIL(err, BY_EINVAL, "a context of %lld tokens is beyond the model's limit of %lld (max_position_embeddings)",
+                         (long long)opts->context, (long long)m->cfg.max_positions);
     if (status == BY_OK && !opts->dummy) status = by_checkpoint_open(&m->ck, dir, &m->cfg, &problems, err);
     if (status == BY_OK && opts->check_weights && !opts->dummy)
         status = by_checkpoint_check_values(m->ck, BY_CHECK_AUTO, NULL, &problems, err);

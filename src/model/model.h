@@ -39,10 +39,12 @@ typedef struct by_model_opts {
     bool check_weights; /* look for NaN and infinite weights and refused scale bytes */
     bool dummy;         /* config.json alone: weights are made up on the device, without a tokenizer */
     uint64_t seed;      /* of the made-up weights */
+    int64_t context;    /* most positions that will be used, checked against the model's limit; 0 = not said */
 } by_model_opts;
 
 /* Opens the checkpoint directory on dev, which must outlive the model. Errors: every problem of the directory together
- * (BY_EFORMAT), BY_EMISSING, BY_ENOMEM, BY_EUNSUPPORTED (numerics that this backend does not have). */
+ * (BY_EFORMAT), BY_EMISSING, BY_ENOMEM, BY_EUNSUPPORTED (numerics that this backend does not have), BY_EINVAL (opts->context is beyond
+ * the model's limit; said before the weights are looked at). */
 by_status by_model_open(by_model **out, const char *dir, by_device *dev, const by_model_opts *opts, by_err *err);
 void by_model_close(by_model *m);
 

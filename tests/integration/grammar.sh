@@ -14,6 +14,20 @@ grep -q 'byte 6' "$dir/out" || fail "place of the bad byte"
 printf 'root ::= "a" b' > "$dir/g"
 "$program" grammar check -k ebnf "$dir/g" 2> "$dir/err" && fail "an undefined rule must exit with 1"
 grep -q 'line 1, column 14' "$dir/err" || fail "place of an undefined rule"
+# a line end behind a pattern or a text, as editors write it
+printf '[a-c]+\n' > "$dir/r" && printf 'abc\n' > "$dir/t" && printf 'ab\n\n' > "$dir/t2" && printf 'root ::= "x\\n"' > "$dir/g2"
+"$program" grammar validate -k regex "$dir/r" "$dir/t" | grep -qx valid || fail "a line end behind the text"
+"$program" grammar validate -k regex "$dir/r" --text abc | grep -qx valid || fail "a line end behind the pattern"
+printf 'ab\r\n' | "$program" grammar validate -k regex "$dir/r" | grep -qx valid || fail "a line end with a carriage return"
+"$program" grammar validate -k regex "$dir/r" "$dir/t2" > /dev/null && fail "two line ends are one too many"
+"$program" grammar validate -k regex "$dir/r" --text 'abc
+' > /dev/null && fail "the line end of --text is meant"
+printf 'x\n' | "$program" grammar validate -k ebnf "$dir/g2" | grep -qx valid || fail "a line end that the grammar wants"
+printf 'a\n' | "$program" grammar validate -k regex <(printf '[a-c]{3}') | grep -q 'not complete after 1 bytes' || fail "incomplete with a line end"
+for wrong in "validate $dir/s.json $dir/t --text 1" "check $dir/s.json --text 1" "check $dir/s.json --options {"; do
+  # shellcheck disable=SC2086
+  "$program" grammar $wrong > /dev/null 2> "$dir/err"; [ $? = 2 ] || fail "wrong usage must exit with 2: $wrong"
+done
 "$program" grammar 2> /dev/null; [ $? = 2 ] || fail "wrong usage must exit with 2"
 printf '%s\n' '{"op":"case","id":"x","kind":"regex","grammar":"[a-z]+","tests":[{"tokens":[67,68]},{"tokens":[15]}],"repeat":2,"spec":2}' \
   '{"op":"case","id":"y","kind":"json_schema","grammar":{"type":"x"},"tests":[]}' 'nonsense' '{"op":"stats"}' '{"op":"quit"}' |
@@ -33,5 +47,9 @@ printf 'root ::= "x" ("y" | "z")+ "!"' > "$dir/g"
 run --raw --grammar "$dir/g" | grep -Eqx 'x[yz]+!' || fail "run --grammar"
 run --regex '[a-c' > /dev/null && fail "a bad regex must fail"
 grep -q 'regex: .*offset 4' "$dir/err" || fail "place in a bad regex"
+echo '{"type":"x"}' > "$dir/bad.json"
+run --json-schema "$dir/bad.json" > /dev/null; [ $? = 1 ] || fail "a bad schema in a file must exit with 1"
+grep -q 'bad.json' "$dir/err" || fail "the bad schema's file"
+run --regex '[a-c' > /dev/null; [ $? = 2 ] || fail "a bad pattern on the command line must exit with 2"
 run --regex a --grammar "$dir/g" > /dev/null; [ $? = 2 ] || fail "two limits at once must exit with 2"
 exit $bad

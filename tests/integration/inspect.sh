@@ -2,70 +2,53 @@
 # inspect.sh PROGRAM SOURCE - `bathyc inspect`: the JSON keeps its schema, broken folders exit 1 and list every problem,
 # wrong usage exits 2.
 set -u
-bathyc=$1 source=$2
-command -v python3 >/dev/null || { echo "no python3"; exit 77; }
-unset BATHYC_MODEL
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-failures=0
-fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
-# expect_exit CODE command...: output in $tmp/out and $tmp/err
-expect_exit() {
-    local want=$1 got
-    shift
-    "$@" >"$tmp/out" 2>"$tmp/err"
-    got=$?
-    [ "$got" = "$want" ] || fail "exit $got instead of $want: $*: $(head -3 "$tmp/err")"
-}
-says() { grep -qF -- "$2" "$tmp/$1" || fail "'$2' is not in $1: $(head -5 "$tmp/$1")"; }
-value() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval(sys.argv[2], {"d": d, "sum": sum, "len": len}))' "$tmp/out" "$1"; }
-is() { local got; got=$(value "$1"); [ "$got" = "$2" ] || fail "$1 is $got instead of $2"; }
+. "$2/tests/support/shell.sh"
+need_python
 
 for model in models/tiny tests/golden/data/model/{first_light,tiny_a,tiny_b}/checkpoint; do
-    expect_exit 0 "$bathyc" inspect -m "$source/$model" --json
-    python3 "$source/tests/integration/check_schema.py" "$source/tests/integration/inspect.schema.json" <"$tmp/out" ||
-        fail "$model: schema"
+    expect_exit 0 "$program" inspect -m "$source/$model" --json
+    schema inspect
     is 'sum(p["bytes"] for p in d["weights"]["parts"]) == d["weights"]["bytes"]' True
     is 'len(d["layers"]) == d["architecture"]["layers"]' True
     is 'd["notes"]' '[]'
-    expect_exit 0 "$bathyc" inspect "$source/$model"
+    expect_exit 0 "$program" inspect "$source/$model"
     says out "Memory for 256 sequences of 4,096 tokens"
     LC_ALL=C grep -nP '[^\x20-\x7e]' "$tmp/out" && fail "$model: other than printable ASCII"
 done
 
 # the model rule: no flag = the tiny model, then BATHYC_MODEL, then the flag
-expect_exit 0 "$bathyc" inspect --json
+expect_exit 0 "$program" inspect --json
 is 'd["directory"].endswith("models/tiny")' True
-expect_exit 0 env BATHYC_MODEL="$source/tests/golden/data/model/tiny_a/checkpoint" "$bathyc" inspect --json
+expect_exit 0 env BATHYC_MODEL="$source/tests/golden/data/model/tiny_a/checkpoint" "$program" inspect --json
 is 'd["architecture"]["vocab_size"]' 320
-expect_exit 0 env BATHYC_MODEL=/nowhere "$bathyc" inspect -m "$source/models/tiny" --json
+expect_exit 0 env BATHYC_MODEL=/nowhere "$program" inspect -m "$source/models/tiny" --json
 
 # memory follows the flags, under all their names
-expect_exit 0 "$bathyc" inspect -m "$source/models/tiny" --json --ctx-size 8000 --max-num-seqs 1
+expect_exit 0 "$program" inspect -m "$source/models/tiny" --json --ctx-size 8000 --max-num-seqs 1
 is 'd["memory"]["kv_blocks"]' 64
 is 'd["memory"]["state_slots"]' 2
-expect_exit 0 "$bathyc" inspect -m "$source/models/tiny" --json --max-model-len=100 -np 10
+expect_exit 0 "$program" inspect -m "$source/models/tiny" --json --max-model-len=100 -np 10
 is 'd["memory"]["kv_blocks"]' 11
 is 'd["memory"]["total_bytes"] == d["memory"]["kv_bytes"] + d["memory"]["state_bytes"] + d["memory"]["weights_bytes"]' True
 
 # wrong folders
-expect_exit 1 "$bathyc" inspect -m "$tmp/none"
+expect_exit 1 "$program" inspect -m "$tmp/none"
 says err "$tmp/none"
 mkdir "$tmp/empty"
-expect_exit 1 "$bathyc" inspect -m "$tmp/empty"
+expect_exit 1 "$program" inspect -m "$tmp/empty"
 says err "config.json"
 cp "$source/models/tiny/config.json" "$tmp/empty"
-expect_exit 1 "$bathyc" inspect -m "$tmp/empty"
+expect_exit 1 "$program" inspect -m "$tmp/empty"
 says err "model.safetensors.index.json"
 mkdir "$tmp/llama"
 echo '{"architectures": ["LlamaForCausalLM"], "model_type": "llama"}' >"$tmp/llama/config.json"
-expect_exit 1 "$bathyc" inspect -m "$tmp/llama"
+expect_exit 1 "$program" inspect -m "$tmp/llama"
 says err "this is a checkpoint of LlamaForCausalLM; only DeepseekV41ForCausalLM is supported"
 
 # every problem of a broken folder
 cp -r "$source/tests/golden/data/model/tiny_a/checkpoint" "$tmp/broken"
 sed -i 's/"num_experts_per_tok": 2/"num_experts_per_tok": 20/; s/"hc_mult": 4/"hc_mult": -4/' "$tmp/broken/config.json"
-expect_exit 1 "$bathyc" inspect -m "$tmp/broken" --json
+expect_exit 1 "$program" inspect -m "$tmp/broken" --json
 says err "num_experts_per_tok: 20 is above n_routed_experts 8"
 says err "hc_mult: -4 is outside 1..8"
 is 'd["n_problems"]' 2
@@ -73,7 +56,7 @@ is 'len(d["problems"])' 2
 cp "$source/tests/golden/data/model/tiny_a/checkpoint/config.json" "$tmp/broken/config.json"
 truncate -s -5 "$tmp"/broken/model-00001-of-00001.safetensors
 sed -i 's/"head.weight": "model-00001-of-00001.safetensors"/"head.weight": "model-00002-of-00002.safetensors"/' "$tmp/broken/model.safetensors.index.json"
-expect_exit 1 "$bathyc" inspect -m "$tmp/broken"
+expect_exit 1 "$program" inspect -m "$tmp/broken"
 says err "truncated"
 says err "model-00002-of-00002.safetensors: the shard is missing"
 says err "tensor head.weight: the index says model-00002-of-00002.safetensors, it is in model-00001-of-00001.safetensors"
@@ -88,19 +71,20 @@ h = json.loads(f.read(n))
 f.seek(8 + n + h["layers.1.attn.wq_b.scale"]["data_offsets"][0] + 1)
 f.write(b"\xff")
 PY
-expect_exit 1 "$bathyc" inspect -m "$tmp/nan"
+expect_exit 1 "$program" inspect -m "$tmp/nan"
 says err "tensor layers.1.attn.wq_b.scale: scale byte 255 (not a number) at [1, 0]"
-expect_exit 0 "$bathyc" inspect -m "$tmp/nan" --check-weights none
+expect_exit 0 "$program" inspect -m "$tmp/nan" --check-weights none
 
 # usage
-expect_exit 2 "$bathyc" inspect --ctx-sise 5
+expect_exit 2 "$program" inspect --ctx-sise 5
 says err "did you mean '--ctx-size'"
-expect_exit 2 "$bathyc" inspect --ctx-size 0
-expect_exit 2 "$bathyc" inspect --ctx-size 99999999999
-expect_exit 2 "$bathyc" inspect --check-weights some
-expect_exit 2 "$bathyc" inspect a b
-expect_exit 0 "$bathyc" inspect --help
+expect_exit 2 "$program" inspect --ctx-size 0
+expect_exit 2 "$program" inspect --ctx-size 99999999999
+expect_exit 2 "$program" inspect --check-weights some
+expect_exit 2 "$program" inspect a b
+expect_exit 2 "$program" inspect "$source/models/tiny" -m "$source/models/tiny"
+says err "the model is given twice"
+expect_exit 0 "$program" inspect --help
 says out "--max-num-seqs"
 
-[ "$failures" = 0 ] && echo "inspect: all checks passed"
-exit $((failures > 0))
+finish inspect

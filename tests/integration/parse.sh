@@ -1,21 +1,9 @@
 #!/bin/bash
 # `bathyc parse`: plain text, the objects of the APIs, events, ids, wrong usage. Arguments: program, source folder.
 set -u
-program=$1
-fail=0
+. "$2/tests/support/shell.sh"
 T='｜DSML｜'
 text=$(printf 'Let me think.\n</think>\n\nIt is sunny.\n\n<%s calls>\n<%s invoke name="f">\n<%s parameter name="a" string="true">x</%s parameter>\n</%s invoke>\n</%s calls>' $T $T $T $T $T $T)
-
-check() { # WHAT WANT GOT
-    [ "$2" = "$3" ] && return
-    printf '%s:\n got  %s\n want %s\n' "$1" "$3" "$2"
-    fail=1
-}
-has() { # WHAT PATTERN GOT
-    grep -qF -- "$2" <<<"$3" && return
-    printf '%s: no %s in\n%s\n' "$1" "$2" "$3"
-    fail=1
-}
 
 check plain "$(printf 'reasoning\n  Let me think.\ncontent\n  It is sunny.\ncall 0 f\n  {"a": "x"}\nfinish tool_calls')" "$(printf %s "$text" | "$program" parse)"
 for piece in 1 2 7; do
@@ -37,5 +25,5 @@ printf 'x' | "$program" parse --stage nowhere >/dev/null 2>&1
 check 'wrong stage' 2 $?
 "$program" parse /does/not/exist >/dev/null 2>&1
 check 'missing file' 1 $?
-[ $fail -eq 0 ] && echo "parse: ok"
-exit $fail
+for default in 'reasoning_start' 'default: stop' 'default: server'; do has help "$default" "$("$program" parse --help)"; done
+finish parse

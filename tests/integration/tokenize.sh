@@ -38,6 +38,10 @@ same lines-back "$(printf '{"id": "a", "text": "Hi 世界"}\n' | $B tokenize --j
 same bad-ids "$(printf '{"tokens": [1, -1]}\n{"tokens": 5}\n' | $B detokenize --jsonl 2>/dev/null)" '{"error": "tokens[1] is not a token id"}
 {"error": "tokens: want an array of ids"}'
 
+printf '{"tokens": [3408]}\n{"tokens": [77777]}\n' | $B detokenize --jsonl >"$tmp/out" 2>"$tmp/err"
+same unknown-code $? 1
+same unknown-line "$(cat "$tmp/out")" '{"text": "Hi"}
+{"text": ""}'
 refused() { # exit code, part of the message, command...
     local want=$1 part=$2 out; shift 2
     out=$("$@" 2>&1 >/dev/null </dev/null); code=$?
@@ -47,7 +51,9 @@ refused() { # exit code, part of the message, command...
 refused 1 "not UTF-8: byte 0xff at offset 2" $B tokenize "$(printf 'ab\xff')"
 refused 1 "'x' is not a token id" $B detokenize 5 x
 refused 1 "'-5' is not a token id" $B detokenize '[-5]'
-refused 0 "1 ids are not in the tokenizer" $B detokenize 99999999999
+refused 1 "id 99999999999 is not in the tokenizer" $B detokenize 99999999999
+refused 1 "2 ids have no text: id 77777 is not in the tokenizer" $B detokenize 3408 77777 99999
+same known-text "$($B detokenize 3408 77777 2>/dev/null)" Hi
 refused 1 "/nonexistent" $B tokenize -m /nonexistent x
 refused 1 "/nonexistent" $B tokenize --tokenizer /nonexistent x
 refused 1 "/nonexistent" $B tokenize -i /nonexistent

@@ -84,6 +84,14 @@ static const char *text(void) {
 
 /* ---- the table of differences ---- */
 
+static void kinds_of_response_format(void **state) {
+    (void)state;
+    static const char all[] = "text, json_object, json_schema, regex, structural_tag, ebnf, grammar, lark, got \"xml\"";
+    chat_bad(SERVER, "\"response_format\":{\"type\":\"xml\"}", all);
+    chat_bad(PARITY, "\"response_format\":{\"type\":\"xml\"}", "text, json_object, json_schema, regex, got \"xml\"");
+    chat(SERVER, "\"response_format\":{\"type\":\"ebnf\",\"grammar\":\"root ::= \\\"a\\\"\"}");
+}
+
 static void n_choices(void **state) {
     (void)state;
     chat(SERVER, "\"n\":3");
@@ -562,6 +570,7 @@ static void every_allocation_may_fail(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(kinds_of_response_format),
         TEST(n_choices),
         TEST(penalties),
         TEST(logit_bias),

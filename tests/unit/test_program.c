@@ -145,6 +145,26 @@ static void missing_and_unreadable_files_are_named(void **state) {
     expect(&r, 1, "Permission denied", "unreadable input");
 }
 
+/* Every command that runs the model refuses a context beyond its limit, with the limit. */
+static void a_context_beyond_the_model_is_refused(void **state) {
+    (void)state;
+    static const char *const calls[][6] = {{"run", "-p", "hi"}, {"chat"}, {"batch", "-i", "/dev/null", "-o", "-"}, {"serve", "--port", "0"},
+                                           {"bench", "engine"}};
+    by_process_opts opts = {.input = "", .input_bytes = 0};
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        const char *argv[16] = {BATHYC_PROGRAM};
+        int n = 1;
+        for (int k = 0; k < 6 && calls[i][k]; k++) argv[n++] = calls[i][k];
+        argv[n++] = "-c";
+        argv[n] = "8193";
+        by_process_result r = by_process_run(argv, &opts);
+        if (i == 3 && strstr(r.err, "no server")) continue;
+        expect(&r, 2, "8193 tokens is beyond the model's limit of 8192", calls[i][0]);
+    }
+    by_process_result r = by_bathyc(NULL, "run", "-p", "hi", "-n", "1", "-c", "8192", NULL);
+    expect(&r, 0, NULL, "the whole context");
+}
+
 /* Lines of `generate` that are wrong in one way each; the good ones around them are answered. */
 static void bad_lines_fail_alone(void **state) {
     (void)state;
@@ -232,6 +252,8 @@ static void run_refuses_what_it_cannot_do(void **state) {
         {{"-p", "hi", "--top-k", "0"}, 2, "--top-k"},
         {{"-p", "hi", "--min-p", "2"}, 2, "--min-p"},
         {{"-p", "hi", "--think", "500"}, 2, "1 to 100"},
+        {{"-p", "hi", "--think", "101"}, 2, "--think: '101' is not none, low, high, max or a number from 1 to 100"},
+        {{"-p", "hi", "--think", "hi"}, 2, "--think: 'hi'"},
         {{"-p", "hi", "--ctx-size", "4"}, 1, "context"},
         {{"-p", "hi", "-m", "/no/such/model"}, 1, "/no/such/model"},
     };
@@ -271,6 +293,7 @@ int main(void) {
         cmocka_unit_test(values_out_of_range_name_the_flag),
         cmocka_unit_test(unknown_names_of_ours_in_the_environment_are_errors),
         cmocka_unit_test(missing_and_unreadable_files_are_named),
+        cmocka_unit_test(a_context_beyond_the_model_is_refused),
         cmocka_unit_test(bad_lines_fail_alone),
         cmocka_unit_test(run_refuses_what_it_cannot_do),
         cmocka_unit_test(the_bundled_model_starts_fast_and_small),

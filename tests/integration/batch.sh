@@ -1,0 +1,31 @@
+#!/bin/bash
+# batch.sh PROGRAM SOURCE - `bathyc batch`: what it counts and how it exits follow the requests it was given, not all rows of the file.
+set -u
+. "$2/tests/support/shell.sh"
+
+row() { # ID MODEL
+    printf '{"custom_id": "%s", "method": "POST", "url": "/v1/completions", "body": {"model": "%s", "prompt": [5, 9], "max_tokens": 1}}\n' "$1" "$2"
+}
+{ row a DeepSeek-V4.1-Flash; row b nobody; } >"$tmp/first"
+{ row a DeepSeek-V4.1-Flash; row c DeepSeek-V4.1-Flash; } >"$tmp/second"
+batch() { "$program" batch -i "$1" -o "$tmp/results" --max-num-seqs 4; }
+
+expect_exit 1 batch "$tmp/first"
+says err "1 of 2 requests failed"
+expect_exit 0 batch "$tmp/second" # a is there, c is new; b was not asked about
+grep -q failed "$tmp/err" && fail "failures of others: $(cat "$tmp/err")"
+check rows 3 "$(wc -l <"$tmp/results")"
+expect_exit 1 batch "$tmp/first" # nothing new, and b has still failed
+says err "1 of 2 requests failed"
+check rows 3 "$(wc -l <"$tmp/results")"
+printf 'not a request\n' >>"$tmp/second"
+expect_exit 1 batch "$tmp/second"
+says err "1 of 3 requests failed"
+expect_exit 1 batch "$tmp/second"
+says err "1 of 3 requests failed"
+check rows 4 "$(wc -l <"$tmp/results")"
+grep -v nobody "$tmp/results" | grep -v '"custom_id":"b"' >"$tmp/kept" && cp "$tmp/kept" "$tmp/results" # b may be tried again
+row b DeepSeek-V4.1-Flash >"$tmp/first"
+expect_exit 0 batch "$tmp/first"
+
+finish batch
