@@ -16,7 +16,7 @@
 #include "support/seed.h"
 #include "support/temp.h"
 
-enum { CASES_MAX = 128 };
+enum { CASES_MAX = 128, SHORTEST = 14 };
 
 typedef struct {
     char id[64];
@@ -46,9 +46,11 @@ static const by_json *parse(by_str line) {
     return v;
 }
 
-/* Long prompts only at a larger BY_TEST_SCALE: they cost minutes and are read by golden_tiny as well. */
+/* Long prompts only at a larger BY_TEST_SCALE: they cost minutes and are read by golden_tiny as well. The shortest has 12 tokens, and
+ * some are there at any scale. */
 static void add_case(const by_json *row, const char *prefix, by_str id, uint32_t turn) {
-    if ((int)member(row, "tokens")->n > by_test_scaled(200)) return;
+    int longest = by_test_scaled(200);
+    if ((int)member(row, "tokens")->n > (longest > SHORTEST ? longest : SHORTEST)) return;
     text_case *c = &cases[n_cases++];
     c->row = row;
     snprintf(c->id, sizeof c->id, "%s%.*s.%u", prefix, BY_STR_ARG(id), turn);
