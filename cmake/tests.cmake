@@ -89,6 +89,17 @@ foreach(source ${scripts})
   by_test_properties(${name} ${source} integration)
 endforeach()
 
+# Programs that these scripts start beside the product: build/tests/NAME.
+file(GLOB helpers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/integration/*.c)
+foreach(source ${helpers})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
+  by_paths(${source})
+  target_link_libraries(${name} PRIVATE ${by_libs})
+endforeach()
+
 # Checks of the sources themselves; they need python3 and nothing else.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "http/http_files.h"
+#include "http/http_list.h"
 
 enum { AT_ONCE = 16, LINES_MAX = 50000, BATCHES_MAX = 256, METADATA_BYTES_MAX = 16384 };
 
@@ -191,7 +192,7 @@ static void start_line(by_batch_run *b, by_str line) {
         by_buf_push_str(&s->custom_id, custom_id);
         by_json_write(&body, v, BY_JSON_COMPACT);
         b->n_running++;
-        by_job_opts o = {.api = b->api, .body = by_buf_str(&body), .background = true,
+        by_job_opts o = {.api = b->api, .body = &body, .background = true,
                          .hooks = {.ended = on_ended, .arg = s, .whole = true}};
         by_job_start(b->http, NULL, &o, &s->job);
     }
@@ -343,20 +344,13 @@ void by_handle_batch_cancel(by_exchange *ex, by_str id) {
 }
 
 void by_handle_batches(by_exchange *ex, by_str id) {
-    by_buf out = {0};
+    enum { PAGE = 20, PAGE_MAX = 100 };
+    by_list_page page;
     (void)id;
-    by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
-    by_json_out_object_begin(&o);
-    put_id(&o, "object", "list");
-    by_json_out_key(&o, "data");
-    by_json_out_array_begin(&o);
-    for (const by_batch_run *b = ex->http->files->batches; b; b = b->next) write_batch(&o, b);
-    by_json_out_array_end(&o);
-    by_json_out_key(&o, "has_more");
-    by_json_out_bool(&o, false);
-    by_json_out_object_end(&o);
-    by_reply_json(ex, 200, by_buf_str(&out));
-    by_buf_deinit(&out);
+    if (!by_list_begin(&page, ex, PAGE, PAGE_MAX)) return;
+    for (const by_batch_run *b = ex->http->files->batches; b; b = b->next)
+        if (by_list_takes(&page, by_str_z(b->id))) write_batch(&page.json, b);
+    by_list_end(&page, ex);
 }
 
 static int32_t count_lines(by_str s) {

@@ -22,7 +22,8 @@ struct by_job {
     by_http *http;
     by_exchange *ex;      /* NULL: nobody waits for it */
     by_call *call;
-    by_buf body;
+    by_buf body;          /* until the call has its copy */
+    size_t counted_bytes; /* in by_http.n_body_bytes: of body, then of that copy */
     by_arena arena;
     by_str id, previous_response_id, conversation_id;
     bool store;
@@ -56,7 +57,7 @@ static void destroy(by_job *j) {
     else h->jobs = j->next;
     if (j->next) j->next->prev = j->prev;
     h->n_jobs--;
-    h->n_body_bytes -= j->body.cap;
+    h->n_body_bytes -= j->counted_bytes;
     by_buf_deinit(&j->body);
     by_arena_deinit(&j->arena);
     j->dead = true;
@@ -200,6 +201,10 @@ static void pump(by_job *j) {
 /* by_call_start is done, on whatever thread. */
 static void after_start(by_job *j) {
     j->started = true;
+    j->http->n_body_bytes -= j->counted_bytes - j->body.len;
+    j->counted_bytes = j->body.len;
+    by_buf_deinit(&j->body);
+    j->body = (by_buf){0};
     if (!j->call) {
         finish(j, &no_memory);
         return;
@@ -288,17 +293,23 @@ static bool is_heavy(by_str body) {
 void by_job_start(by_http *h, by_exchange *ex, const by_job_opts *opts, by_job **out) {
     if (out) *out = NULL;
     by_job *j = by_alloc_zero(BY_MEM_HTTP, sizeof *j);
-    bool ok = j && by_buf_push_str(&j->body, opts->body.len ? opts->body : BY_STR(" "));
+    bool ok = j != NULL;
     if (j) {
         by_arena_init(&j->arena, BY_MEM_HTTP);
         j->id = by_arena_dup(&j->arena, opts->id);
         j->previous_response_id = by_arena_dup(&j->arena, opts->previous_response_id);
         j->conversation_id = by_arena_dup(&j->arena, opts->conversation_id);
         j->store = opts->store;
-        ok = ok && j->id.ptr && j->previous_response_id.ptr && j->conversation_id.ptr;
+        j->body = *opts->body;
+        *opts->body = (by_buf){0};
+        if (!j->body.len) by_buf_push_byte(&j->body, ' ');
+        j->counted_bytes = j->body.cap;
+        h->n_body_bytes += j->counted_bytes;
+        ok = j->body.ptr && j->id.ptr && j->previous_response_id.ptr && j->conversation_id.ptr;
     }
     if (!ok) {
         if (j) {
+            h->n_body_bytes -= j->counted_bytes;
             by_buf_deinit(&j->body);
             by_arena_deinit(&j->arena);
         }
@@ -320,7 +331,6 @@ void by_job_start(by_http *h, by_exchange *ex, const by_job_opts *opts, by_job *
     if (h->jobs) h->jobs->prev = j;
     h->jobs = j;
     h->n_jobs++;
-    h->n_body_bytes += j->body.cap;
     if (ex) {
         ex->ops = &ops;
         ex->job = j;
@@ -360,8 +370,10 @@ void by_jobs_tick(by_http *h) {
 /* ---- handlers ---- */
 
 static void handle(by_exchange *ex, by_api_kind api) {
-    by_job_opts o = {.api = api, .body = by_buf_str(&ex->body)};
+    by_buf body = by_exchange_take_body(ex);
+    by_job_opts o = {.api = api, .body = &body};
     by_job_start(ex->http, ex, &o, NULL);
+    by_buf_deinit(&body);
 }
 
 void by_handle_chat(by_exchange *ex, by_str id) {

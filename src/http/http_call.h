@@ -20,7 +20,7 @@ typedef struct by_job_hooks {
 
 typedef struct by_job_opts {
     by_api_kind api;
-    by_str body;      /* copied */
+    by_buf *body;     /* taken over: empty afterwards, unless even the job cannot be had */
     by_str id;        /* of the response; empty = made. Copied */
     bool background;  /* without a client: ex is NULL and nothing is streamed */
     bool store;       /* these three as in by_call_opts; copied */

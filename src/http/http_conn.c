@@ -67,6 +67,13 @@ static void free_exchange(by_exchange *ex) {
     by_free(ex);
 }
 
+by_buf by_exchange_take_body(by_exchange *ex) {
+    by_buf body = ex->body;
+    ex->http->n_body_bytes -= body.cap;
+    ex->body = (by_buf){0};
+    return body;
+}
+
 /* The client is gone, or is left. */
 static void abandon(by_conn *c) {
     by_exchange *ex = c->ex;

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
+#include "http/http_list.h"
 
 enum { NAME_BYTES_MAX = 1024 };
 
@@ -105,23 +106,26 @@ void by_handle_file_content(by_exchange *ex, by_str id) {
 }
 
 void by_handle_files(by_exchange *ex, by_str id) {
-    by_buf b = {0};
-    by_str purpose = by_query_get(ex->query, "purpose");
+    enum { PAGE_MAX = 10000 };
+    by_list_page page;
+    by_str purpose;
+    size_t n = 0, i = 0;
     (void)id;
-    by_json_out o = by_json_out_init(&b, BY_JSON_COMPACT);
-    by_json_out_object_begin(&o);
-    by_json_out_key(&o, "object");
-    by_json_out_z(&o, "list");
-    by_json_out_key(&o, "data");
-    by_json_out_array_begin(&o);
-    for (const by_file *f = ex->http->files->first; f; f = f->next)
-        if (!purpose.len || by_str_eqz(purpose, f->purpose)) write_file(&o, f);
-    by_json_out_array_end(&o);
-    by_json_out_key(&o, "has_more");
-    by_json_out_bool(&o, false);
-    by_json_out_object_end(&o);
-    by_reply_json(ex, 200, by_buf_str(&b));
-    by_buf_deinit(&b);
+    if (!by_query_text(ex, "purpose", &purpose)) {
+        by_reply_error(ex, 400, NULL, "the query is malformed");
+        return;
+    }
+    if (!by_list_begin(&page, ex, PAGE_MAX, PAGE_MAX)) return;
+    for (const by_file *f = ex->http->files->first; f; f = f->next) n++;
+    const by_file **all = by_arena_alloc(&ex->arena, by_mul_size(n, sizeof(const by_file *)));
+    if (!all) n = 0, page.out.failed = page.found = true;
+    for (const by_file *f = ex->http->files->first; f && i < n; f = f->next) all[i++] = f;
+    for (i = 0; i < n; i++) {
+        const by_file *f = all[page.ascending ? n - 1 - i : i]; /* the newest is first */
+        if (purpose.len && !by_str_eqz(purpose, f->purpose)) continue;
+        if (by_list_takes(&page, by_str_z(f->id))) write_file(&page.json, f);
+    }
+    by_list_end(&page, ex);
 }
 
 void by_handle_file_delete(by_exchange *ex, by_str id) {

@@ -88,7 +88,7 @@ struct by_http {
     struct by_job *jobs;
     by_tok_scratch *tok_scratch; /* of the loop's thread */
     int32_t n_jobs;             /* answers of the model under way, with or without a client */
-    uint64_t n_body_bytes;      /* of all request bodies held now, and of the jobs' copies */
+    uint64_t n_body_bytes;      /* of all request bodies held now: read, being converted, in calls */
     by_metrics *metrics;
     uint8_t (*keys)[32];
     by_rng rng;
@@ -117,6 +117,8 @@ void by_conn_open(by_http *h, int fd);
 void by_conn_close(by_conn *c);
 /* Limits of time; once per tick. */
 void by_conn_tick(by_conn *c, int64_t now_ms);
+/* Hands the body over; it counts as held no longer. */
+by_buf by_exchange_take_body(by_exchange *ex);
 /* Sends what can be sent at the end of the round. */
 void by_conn_mark(by_conn *c);
 /* The exchange of c is done: the next request, or the end. For answers that did not come from within the handler. */
@@ -159,8 +161,11 @@ void by_route_begin(by_exchange *ex);
 void by_route_run(by_exchange *ex);
 bool by_keys_set(by_http *h, const by_http_opts *opts);
 
-/* Value of a query field, undecoded, or an empty text. */
-by_str by_query_get(by_str query, const char *name);
+/* The table of routes, [*n]; constant. */
+const by_route *by_routes(int *n);
+
+/* Value of a query field, in the exchange's arena; empty when it is not there. False: malformed, or out of memory. */
+bool by_query_text(by_exchange *ex, const char *name, by_str *out);
 
 /* ---- handlers ---- */
 
@@ -195,6 +200,7 @@ void by_handle_health(by_exchange *ex, by_str id);
 void by_handle_ready(by_exchange *ex, by_str id);
 void by_handle_version(by_exchange *ex, by_str id);
 void by_handle_metrics(by_exchange *ex, by_str id);
+void by_handle_openapi(by_exchange *ex, by_str id);
 void by_handle_page(by_exchange *ex, by_str id);
 
 /* ---- http_worker.c ---- */

@@ -309,6 +309,11 @@ static by_http_event take_chunk_end(by_http_parser *p, by_str in, size_t *used) 
     return BY_HTTP_DONE;
 }
 
+/* Fields that say where a request ends or where it goes: in a trailer they are a trap for programs that merge it into the head. */
+static bool is_framing(by_str name) {
+    return same_word(name, "content-length") || same_word(name, "transfer-encoding") || same_word(name, "host") || same_word(name, "trailer");
+}
+
 /* Trailers are checked and dropped: nothing here wants them. */
 static by_http_event take_trailer(by_http_parser *p, by_str in, size_t *used) {
     by_str line;
@@ -324,6 +329,7 @@ static by_http_event take_trailer(by_http_parser *p, by_str in, size_t *used) {
     const char *colon = memchr(line.ptr, ':', line.len);
     if (!colon || colon == line.ptr || !all(by_str_take(line, (size_t)(colon - line.ptr)), is_token_char))
         return refuse(p, 400, "a trailer is malformed");
+    if (is_framing(by_str_take(line, (size_t)(colon - line.ptr)))) return refuse(p, 400, "a trailer speaks of the framing");
     return BY_HTTP_DONE;
 }
 

@@ -2,12 +2,13 @@
  *
  * What two programs may read differently is refused, because that is how requests are smuggled past a proxy: line ends other
  * than CRLF, folded headers, blanks before a colon, control characters, more than one Content-Length or Host, a length
- * together with Transfer-Encoding, any transfer coding but "chunked", signs and blanks in numbers. Sizes are bounded by
- * by_http_limits. After a refusal the connection cannot go on, since nobody knows where the next request begins.
+ * together with Transfer-Encoding, any transfer coding but "chunked", signs and blanks in numbers, framing fields in trailers.
+ * Sizes are bounded by by_http_limits. After a refusal the connection cannot go on, since nobody knows where the next request begins.
  *
  *     while ((ev = by_http_parse(&p, unread, &used, &piece)) != BY_HTTP_MORE) { drop `used` bytes; ... }
  *
- * Source: RFC 9110, RFC 9112; tests: test_http_parse, fuzz_http_parse, tests/integration/http_protocol.py.
+ * Source: RFC 9110, RFC 9112; tests: test_http_parse, fuzz_http_parse, tests/integration/http_protocol.py,
+ * and beside another parser http_h11.py, which lists what is stricter here.
  * One thread per parser. */
 #ifndef BY_HTTP_PARSE_H
 #define BY_HTTP_PARSE_H

@@ -41,9 +41,15 @@ static const by_route routes[] = {
     {"GET", "/ready", NULL, by_handle_ready, true, true},
     {"GET", "/version", NULL, by_handle_version, true, true},
     {"GET", "/metrics", NULL, by_handle_metrics, true, true},
+    {"GET", "/openapi.json", NULL, by_handle_openapi, true, true},
     {"GET", "/", NULL, by_handle_page, true, true},
 };
 enum { N_ROUTES = sizeof routes / sizeof routes[0] };
+
+const by_route *by_routes(int *n) {
+    *n = N_ROUTES;
+    return routes;
+}
 
 /* Paths that clients of other servers use, without "/v1". */
 static const char *const short_paths[] = {"/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens",
@@ -57,7 +63,23 @@ static int hex_value(char c) {
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* "%2F" and the like; false for what is no code, a zero byte, or no UTF-8. */
+/* Appends `raw` to to[*n...] with "%2F" and the like decoded; false for what is no code, or a zero byte. */
+static bool decode(char *to, size_t *n, by_str raw, bool plus_is_blank) {
+    for (size_t i = 0; i < raw.len; i++) {
+        char c = raw.ptr[i];
+        if (c == '%') {
+            int hi = i + 2 < raw.len ? hex_value(raw.ptr[i + 1]) : -1, lo = i + 2 < raw.len ? hex_value(raw.ptr[i + 2]) : -1;
+            if (hi < 0 || lo < 0 || (hi == 0 && lo == 0)) return false;
+            c = (char)(hi * 16 + lo);
+            i += 2;
+        } else if (c == '+' && plus_is_blank) {
+            c = ' ';
+        }
+        to[(*n)++] = c;
+    }
+    return true;
+}
+
 static bool decode_path(by_exchange *ex, by_str raw) {
     char *to = by_arena_alloc(&ex->arena, raw.len + 4);
     if (!to) return false;
@@ -66,16 +88,7 @@ static bool decode_path(by_exchange *ex, by_str raw) {
     for (size_t i = 0; i < sizeof short_paths / sizeof short_paths[0]; i++)
         if (by_str_eqz(raw, short_paths[i])) n = 3;
     memcpy(to, "/v1", n);
-    for (size_t i = 0; i < raw.len; i++) {
-        char c = raw.ptr[i];
-        if (c == '%') {
-            int hi = i + 2 < raw.len ? hex_value(raw.ptr[i + 1]) : -1, lo = i + 2 < raw.len ? hex_value(raw.ptr[i + 2]) : -1;
-            if (hi < 0 || lo < 0 || (hi == 0 && lo == 0)) return false;
-            c = (char)(hi * 16 + lo);
-            i += 2;
-        }
-        to[n++] = c;
-    }
+    if (!decode(to, &n, raw, false)) return false;
     ex->path = by_str_of(to, n);
     return by_utf8_valid(ex->path, NULL);
 }
@@ -94,7 +107,7 @@ static bool split_target(by_exchange *ex) {
     return decode_path(ex, by_str_take(t, n));
 }
 
-by_str by_query_get(by_str query, const char *name) {
+static by_str query_get(by_str query, const char *name) {
     size_t len = strlen(name);
     while (query.len) {
         const char *amp = memchr(query.ptr, '&', query.len);
@@ -103,6 +116,15 @@ by_str by_query_get(by_str query, const char *name) {
         query = by_str_skip(query, amp ? part.len + 1 : part.len);
     }
     return (by_str){0};
+}
+
+bool by_query_text(by_exchange *ex, const char *name, by_str *out) {
+    by_str raw = query_get(ex->query, name);
+    size_t n = 0;
+    char *to = by_arena_alloc(&ex->arena, raw.len);
+    if (!to || !decode(to, &n, raw, true)) return false;
+    *out = by_str_of(to, n);
+    return by_utf8_valid(*out, NULL);
 }
 
 /* Does the path fit? *id is its variable part. */

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "http/http_call.h"
+#include "http/http_items.h"
 
 enum { BUCKETS = 4096, ENTRY_BYTES = 256 };
 
@@ -124,37 +125,12 @@ void by_stored_destroy(by_stored *s) {
 
 /* ---- items ---- */
 
-static void push_item(by_buf *list, by_str item) {
-    if (!item.len) return;
-    if (list->len) by_buf_push_byte(list, ',');
-    by_buf_push_str(list, item);
-}
-
-/* Appends the items of a request's `input`: a text is one message of the user. */
-static void push_input(by_buf *list, const by_json *input) {
-    by_buf one = {0};
-    if (by_json_is(input, BY_JSON_STRING)) {
-        by_buf_push_z(&one, "{\"type\":\"message\",\"role\":\"user\",\"content\":");
-        by_json_write_string(&one, input->v.s);
-        by_buf_push_byte(&one, '}');
-        push_item(list, by_buf_str(&one));
-    } else if (by_json_is(input, BY_JSON_ARRAY)) {
-        for (uint32_t i = 0; i < input->n; i++) {
-            by_buf_clear(&one);
-            by_json_write(&one, &input->v.items[i], BY_JSON_COMPACT);
-            push_item(list, by_buf_str(&one));
-        }
-    }
-    if (one.failed) list->failed = true;
-    by_buf_deinit(&one);
-}
-
 /* Appends the output of a whole response. */
-static void push_output(by_buf *list, by_str response) {
+static void push_output(by_buf *list, by_http *h, by_str response) {
     by_arena arena;
     by_json v;
     by_arena_init(&arena, BY_MEM_HTTP);
-    if (by_json_parse(&v, &arena, response, NULL, NULL) == BY_OK) push_input(list, by_json_get(&v, "output"));
+    if (by_json_parse(&v, &arena, response, NULL, NULL) == BY_OK) by_items_push_input(list, h, by_json_get(&v, "output"));
     else list->failed = true;
     by_arena_deinit(&arena);
 }
@@ -209,11 +185,11 @@ static void on_ended(void *arg, by_job *job, const by_call_problem *problem, by_
     } else {
         by_buf_clear(&e->body);
         by_buf_push_str(&e->body, body);
-        push_output(&e->items, body);
+        push_output(&e->items, s->http, body);
         entry *c = e->conversation[0] ? find(s, by_str_z(e->conversation), true) : NULL;
         if (c) {
-            push_item(&c->items, by_buf_str(&e->input)); /* only what is new: other responses may have ended meanwhile */
-            push_output(&c->items, body);
+            by_items_push(&c->items, by_buf_str(&e->input)); /* only what is new: other responses may have ended meanwhile */
+            push_output(&c->items, s->http, body);
             if (c->items.failed) drop(s, c);
             else weigh(s, c);
         }
@@ -301,16 +277,18 @@ static bool make_room(by_stored *s, entry *e) {
 /* Starts a response whose fields are fine. */
 static void start(by_exchange *ex, const by_json *body, by_str before, by_job_opts *o) {
     by_http *h = ex->http;
-    by_buf request = {0}, items = {0};
+    by_buf raw = by_exchange_take_body(ex), request = {0}, items = {0}, own = {0};
     entry *e = NULL;
     const by_json *input = by_json_get(body, "input");
-    push_item(&items, before);
-    push_input(&items, input);
     bool text = input && input->type == BY_JSON_STRING && input->v.s.len > 0;
     bool odd = input && !text && input->type != BY_JSON_ARRAY; /* no list and no text: the converter says what is wrong */
-    bool plain = !before.len && (!o->store || !items.len); /* as it came */
-    if (plain || odd) by_buf_push_str(&request, by_buf_str(&ex->body));
-    else write_request(&request, body, by_buf_str(&items));
+    bool plain = !before.len || odd; /* as it came: what is resolved here, the converter does not look at */
+    if (!odd && (o->store || !plain)) {
+        by_items_push_input(&own, h, input);
+        by_items_push(&items, before);
+        by_items_push(&items, by_buf_str(&own));
+    }
+    if (!plain) write_request(&request, body, by_buf_str(&items));
     if (odd) o->background = false;
     if (o->store && !odd) e = add(h->stored, "resp_", false);
     if (e) {
@@ -319,14 +297,16 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
         if (by_json_is(model, BY_JSON_STRING) && model->v.s.len < sizeof e->model) /* served names are shorter */
             snprintf(e->model, sizeof e->model, "%.*s", BY_STR_ARG(model->v.s));
         snprintf(e->conversation, sizeof e->conversation, "%.*s", BY_STR_ARG(o->conversation_id));
-        push_input(&e->input, input);
-        by_buf_push_str(&e->items, by_buf_str(&items));
+        e->input = own; /* both are the entry's now */
+        e->items = items;
+        own = items = (by_buf){0};
         write_state(e, "in_progress", NULL, (by_str){0});
         o->id = by_str_z(e->id);
         o->hooks = (by_job_hooks){.ended = on_ended, .arg = e, .whole = true};
     }
-    o->body = by_buf_str(&request);
-    if (request.failed || items.failed || (o->store && !odd && !e) || (e && (e->items.failed || e->body.failed || e->input.failed))) {
+    o->body = plain ? &raw : &request;
+    bool failed = request.failed || items.failed || own.failed || (o->store && !odd && !e);
+    if (failed || (e && (e->items.failed || e->body.failed || e->input.failed))) {
         if (e) drop(h->stored, e);
         by_reply_error(ex, 503, "out_of_memory", "out of memory for a request");
     } else if (e && !make_room(h->stored, e)) {
@@ -338,18 +318,23 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
         by_job_start(h, o->background ? NULL : ex, o, e ? &e->job : NULL); /* e may be gone now */
         if (o->background) reply_body(ex, by_str_z(id));
     }
+    by_buf_deinit(&raw);
     by_buf_deinit(&request);
     by_buf_deinit(&items);
+    by_buf_deinit(&own);
 }
 
 void by_handle_responses(by_exchange *ex, by_str id) {
     by_json body;
     const by_json_opts json = {.depth_max = BY_LIMIT_REQUEST_DEPTH, .bytes_max = ex->http->opts.body_bytes};
-    by_job_opts o = {.api = BY_API_RESPONSES, .body = by_buf_str(&ex->body)};
+    by_job_opts o = {.api = BY_API_RESPONSES};
     by_str before = {0};
     (void)id;
-    if (by_json_parse(&body, &ex->arena, o.body, &json, NULL) < 0 || body.type != BY_JSON_OBJECT) {
+    if (by_json_parse(&body, &ex->arena, by_buf_str(&ex->body), &json, NULL) < 0 || body.type != BY_JSON_OBJECT) {
+        by_buf raw = by_exchange_take_body(ex);
+        o.body = &raw;
         by_job_start(ex->http, ex, &o, NULL); /* says what is wrong */
+        by_buf_deinit(&raw);
         return;
     }
     const by_json *store = by_json_get(&body, "store"), *background = by_json_get(&body, "background");
@@ -407,18 +392,9 @@ void by_handle_response_cancel(by_exchange *ex, by_str id) {
     by_reply_json(ex, 200, by_buf_str(&e->body));
 }
 
-static void reply_items(by_exchange *ex, const by_buf *items) {
-    by_buf b = {0};
-    by_buf_push_z(&b, "{\"object\":\"list\",\"data\":[");
-    by_buf_push_str(&b, by_buf_str(items));
-    by_buf_push_z(&b, "],\"first_id\":null,\"last_id\":null,\"has_more\":false}");
-    by_reply_json(ex, 200, by_buf_str(&b));
-    by_buf_deinit(&b);
-}
-
 void by_handle_response_items(by_exchange *ex, by_str id) {
     entry *e = find_or_404(ex, id, false);
-    if (e) reply_items(ex, &e->input);
+    if (e) by_items_reply(ex, by_buf_str(&e->input));
 }
 
 /* ---- conversations ---- */
@@ -455,7 +431,7 @@ void by_handle_conversations(by_exchange *ex, by_str id) {
         by_reply_error(ex, 503, "out_of_memory", "out of memory for a conversation");
         return;
     }
-    push_input(&e->items, items);
+    by_items_push_input(&e->items, ex->http, items);
     if (is_given(metadata)) by_json_write(&e->body, metadata, BY_JSON_COMPACT);
     else by_buf_push_z(&e->body, "{}");
     weigh(ex->http->stored, e);
@@ -476,5 +452,5 @@ void by_handle_conversation_delete(by_exchange *ex, by_str id) {
 
 void by_handle_conversation_items(by_exchange *ex, by_str id) {
     entry *e = find_or_404(ex, id, true);
-    if (e) reply_items(ex, &e->items);
+    if (e) by_items_reply(ex, by_buf_str(&e->items));
 }

@@ -6,7 +6,6 @@
 #include "base/utf8.h"
 #include "http/http_impl.h"
 #include "http/page.h"
-#include "http/page.h"
 
 /* ---- state ---- */
 
@@ -51,6 +50,12 @@ void by_handle_page(by_exchange *ex, by_str id) {
     by_reply_header(ex, "Cache-Control", "no-cache"); /* a newer program has a newer page */
     by_reply_header(ex, "X-Content-Type-Options", "nosniff");
     by_reply(ex, 200, "text/html; charset=utf-8", by_str_of((const char *)by_page_html, by_page_html_len));
+}
+
+void by_handle_openapi(by_exchange *ex, by_str id) {
+    (void)id;
+    by_reply_header(ex, "Cache-Control", "no-cache");
+    by_reply_json(ex, 200, by_str_of((const char *)by_openapi_json, by_openapi_json_len));
 }
 
 /* ---- models ---- */
@@ -154,6 +159,17 @@ static void reply_tokens(by_exchange *ex, const int32_t *ids, size_t n) {
     by_buf_deinit(&b);
 }
 
+/* Is the model one of ours, or not named? False: answered. */
+static bool check_model(by_exchange *ex, const by_json *model) {
+    uint32_t n;
+    const by_api_model_name *names = by_service_names(ex->http->service, &n);
+    if (!model || model->type == BY_JSON_NULL) return true;
+    for (uint32_t i = 0; i < n && model->type == BY_JSON_STRING; i++)
+        if (by_str_eq(names[i].name, model->v.s)) return true;
+    by_reply_error(ex, 400, NULL, "model: want a name of /v1/models");
+    return false;
+}
+
 static void tokenize_text(by_exchange *ex, by_str text) {
     by_tok_ids ids = {0};
     by_err err;
@@ -166,13 +182,15 @@ static void tokenize_text(by_exchange *ex, by_str text) {
 
 /* The body with the model's name, where it has none. */
 static by_str with_model(by_exchange *ex, const by_json *body, by_buf *out) {
-    if (by_json_get(body, "model")) return by_buf_str(&ex->body);
+    const by_json *model = by_json_get(body, "model");
+    if (model && model->type != BY_JSON_NULL) return by_buf_str(&ex->body);
     uint32_t n;
     by_json_out o = by_json_out_init(out, BY_JSON_COMPACT);
     by_json_out_object_begin(&o);
     by_json_out_key(&o, "model");
     by_json_out_string(&o, by_service_names(ex->http->service, &n)[0].name);
     for (uint32_t i = 0; i < body->n; i++) {
+        if (by_str_eqz(body->v.members[i].key, "model")) continue;
         by_json_out_key_str(&o, body->v.members[i].key);
         by_json_out_value(&o, &body->v.members[i].value);
     }
@@ -195,7 +213,7 @@ void by_handle_tokenize(by_exchange *ex, by_str id) {
         return;
     }
     if (prompt && (by_json_is(special, BY_JSON_BOOL) && !special->v.b)) {
-        tokenize_text(ex, prompt->v.s);
+        if (check_model(ex, by_json_get(&body, "model"))) tokenize_text(ex, prompt->v.s);
         return;
     }
     by_call *call = NULL;

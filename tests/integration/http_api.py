@@ -101,8 +101,9 @@ def responses_are_stored_and_gone_on_from():
     one = post("/v1/responses", ask)
     equal((one["store"], one["previous_response_id"]), (True, None))
     equal(server.json("GET", f"/v1/responses/{one['id']}"), one)
-    items = server.json("GET", f"/v1/responses/{one['id']}/input_items")["data"]
-    equal(items, [{"type": "message", "role": "user", "content": "My name is Ada."}])
+    item, = server.json("GET", f"/v1/responses/{one['id']}/input_items")["data"]
+    equal((item.pop("id").startswith("msg_"), item), (True, {"type": "message", "status": "completed", "role": "user",
+                                                             "content": [{"type": "input_text", "text": "My name is Ada."}]}))
     for nothing in ({"input": ""}, {"input": "", "instructions": ""}, {"input": "", "previous_response_id": one["id"]}):
         equal(server.call("POST", "/v1/responses", {**base, **nothing})[0], 400, nothing)
     two = post("/v1/responses", {**base, "input": "What is 17 plus 25?", "previous_response_id": one["id"]})
@@ -124,6 +125,51 @@ def responses_are_stored_and_gone_on_from():
     equal(server.metrics()["bathyc_stored_responses"], 2)
 
 
+def pages(s, path, limit, order=None):
+    """All ids of a list, page by page."""
+    out, after = [], None
+    while True:
+        query = "&".join(f"{k}={v}" for k, v in (("limit", limit), ("order", order), ("after", after)) if v)
+        page = s.json("GET", f"{path}{'&' if '?' in path else '?'}{query}")
+        ids = [x["id"] for x in page["data"]]
+        equal((page["object"], page["first_id"], page["last_id"]), ("list", ids[0] if ids else None, ids[-1] if ids else None))
+        out += ids
+        if not page["has_more"]:
+            return out
+        equal(len(ids), limit)
+        after = page["last_id"]
+
+
+def items_have_ids_and_come_in_pages():
+    """after, limit and order as in OpenAI's API: 20 items and the newest first when nothing is said."""
+    parts = [{"role": "user" if i % 2 == 0 else "assistant", "content": f"number {i}"} for i in range(46)]
+    parts += [{"id": "mine &+%/é", "role": "user", "content": [{"type": "input_text", "text": "my own id"}]},
+              {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "call_id": "c1", "output": "x"}]
+    r = post("/v1/responses", {"model": "tiny", "input": parts, "max_output_tokens": 1})
+    path = f"/v1/responses/{r['id']}/input_items"
+    items = server.json("GET", path + "?limit=100&order=asc")["data"]
+    equal([i["type"] for i in items], ["message"] * 47 + ["function_call", "function_call_output"])
+    equal([i["content"][0]["text"] for i in items[:46]], [f"number {i}" for i in range(46)])
+    equal([i["content"][0]["type"] for i in items[:2]], ["input_text", "output_text"])
+    ids = [i["id"] for i in items]
+    equal((len(set(ids)), ids[46], ids[47][:3], ids[48][:4]), (49, "mine &+%/é", "fc_", "fco_"))
+    first = server.json("GET", path)
+    equal(([i["id"] for i in first["data"]], first["has_more"]), (ids[:28:-1], True))
+    equal(pages(server, path, 7), ids[::-1])
+    equal(pages(server, path, 49, "asc"), ids)
+    equal(server.json("GET", path + "?order=asc&limit=1&after=mine%20%26%2B%25/%C3%A9")["data"], items[47:48])
+    equal(server.json("GET", path + f"?order=asc&after={ids[-1]}"), {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False})
+    for query, name in (("limit=0", "limit"), ("limit=101", "limit"), ("limit=x", "limit"), ("limit=-1", "limit"), ("order=up", "order"), ("after=none", "after"),
+                        ("after=%zz", "query"), ("limit=99999999999999999999", "limit")):
+        equal(name in server.json("GET", f"{path}?{query}", want=400)["error"]["message"], True, query)
+    c = server.json("POST", "/v1/conversations", {"items": parts[:5]})
+    equal(len(pages(server, f"/v1/conversations/{c['id']}/items", 2)), 5)
+    back = post("/v1/responses", {"model": "tiny", "input": items[:4] + [{"role": "user", "content": "x"}], "max_output_tokens": 1})
+    equal(pages(server, f"/v1/responses/{back['id']}/input_items", 10, "asc")[:4], ids[:4])
+    long = post("/v1/responses", {"model": "tiny", "input": parts[:4], "max_output_tokens": 1})
+    equal(back["usage"]["input_tokens"] - long["usage"]["input_tokens"] in (2, 3, 4), True, "the stored form makes the same prompt")
+
+
 def conversations_collect_items():
     c = server.json("POST", "/v1/conversations", {"items": [{"type": "message", "role": "user", "content": "My name is Ada."}],
                                                   "metadata": {"a": "b"}})
@@ -132,7 +178,7 @@ def conversations_collect_items():
     base = {"model": "tiny", "max_output_tokens": 100, "temperature": 0, "conversation": c["id"]}
     one = post("/v1/responses", {**base, "input": "What is 17 plus 25?"})
     equal(one["conversation"], {"id": c["id"]})
-    items = server.json("GET", f"/v1/conversations/{c['id']}/items")["data"]
+    items = server.json("GET", f"/v1/conversations/{c['id']}/items?order=asc")["data"]
     equal([i["type"] for i in items], ["message", "message"] + [i["type"] for i in one["output"]])
     two = post("/v1/responses", {**base, "conversation": {"id": c["id"]}, "input": "Hi"})
     equal(two["usage"]["input_tokens"] > one["usage"]["input_tokens"], True)
@@ -164,8 +210,8 @@ def responses_at_once_share_a_conversation():
         t.start()
     for t in threads:
         t.join()
-    items = server.json("GET", f"/v1/conversations/{c['id']}/items")["data"]
-    equal(sorted(i["content"] for i in items if i.get("role") == "user"), [f"number {i}" for i in range(3)])
+    items = server.json("GET", f"/v1/conversations/{c['id']}/items?order=asc")["data"]
+    equal(sorted(i["content"][0]["text"] for i in items if i.get("role") == "user"), [f"number {i}" for i in range(3)])
     server.json("DELETE", f"/v1/conversations/{c['id']}")
 
 
@@ -249,6 +295,21 @@ def files_and_batches_are_bounded():
     status = [upload(s, b"")[0] for _ in range(1000)]
     n = status.count(200)
     equal((n > 10, status == [200] * n + [413] * (1000 - n), n < 1000), (True, True, True), n)
+    s.stop()
+
+
+def lists_of_files_and_batches_come_in_pages():
+    s = Server("--backend", "null", "--null-rate", "0")
+    files = [upload(s, b"x" * i, f"{i}.jsonl")[1]["id"] for i in range(7)]
+    equal(pages(s, "/v1/files", 3), files[::-1])
+    equal(pages(s, "/v1/files", 7, "asc"), files)
+    equal(pages(s, "/v1/files?purpose=batch", 2, "asc"), files)
+    equal(pages(s, "/v1/files?purpose=user_data", 2), [])
+    batches = [batch(s, 2)["id"] for _ in range(5)]
+    equal(pages(s, "/v1/batches", 2), batches[::-1])
+    equal(len(pages(s, "/v1/files?purpose=batch_output", 2)), 5)
+    for path in ("/v1/files?limit=10001", "/v1/batches?limit=101", "/v1/batches?after=file-1", "/v1/files?order=1"):
+        s.json("GET", path, want=400)
     s.stop()
 
 
@@ -350,6 +411,27 @@ def models_and_tokens():
     equal(post("/detokenize", {"tokens": []}), {"prompt": ""})
 
 
+def served_names_are_taken_everywhere():
+    """--served-model-name and its alias: every path takes each of them, answers under the one that was asked for, and takes no other."""
+    s = Server("--served-model-name", "first/one", "--alias", "second")
+    equal([m["id"] for m in s.json("GET", "/v1/models")["data"]], ["first/one", "second"])
+    equal(s.json("GET", "/v1/models/first/one")["id"], "first/one")
+    user = [{"role": "user", "content": "Hi"}]
+    bodies = [("/v1/chat/completions", {"messages": user, "max_tokens": 1}), ("/v1/completions", {"prompt": "Hi", "max_tokens": 1}),
+              ("/v1/responses", {"input": "Hi", "max_output_tokens": 1}), ("/v1/messages", {"messages": user, "max_tokens": 1}),
+              ("/v1/messages/count_tokens", {"messages": user}), ("/tokenize", {"messages": user}), ("/tokenize", {"prompt": "Hi"}),
+              ("/tokenize", {"prompt": "Hi", "add_special_tokens": False})]
+    for path, body in bodies:
+        for name in ("first/one", "second"):
+            a = s.json("POST", path, {"model": name, **body})
+            equal(a.get("model", name), name, path)
+        for name in ("tiny", "DeepSeek-V4.1-Flash", "First/one", ""):
+            equal("model" in s.json("POST", path, {"model": name, **body}, want=400)["error"]["message"].lower(), True, (path, name))
+        if path == "/tokenize":
+            equal(s.json("POST", path, {"model": None, **body}), s.json("POST", path, body))
+    s.stop()
+
+
 def the_page_is_there():
     status, headers, body = server.call("GET", "/")
     equal((status, headers["content-type"], b"<html" in body), (200, "text/html; charset=utf-8", True))
@@ -369,7 +451,7 @@ def stop_strings_do_not_end_reasoning():
 def tokens_come_one_by_one():
     """[O9] with --each-token, or without drafting: an event per token, in order, none missing."""
     got = [json.loads(d) for _, d in stream("/v1/completions", {"model": "tiny", "prompt": "a", "max_tokens": 20, "ignore_eos": True,
-                                                                "logprobs": 0})[:-1]]
+                                                                "logprobs": 0, "seed": 1})[:-1]]
     n = [len(c["choices"][0]["logprobs"]["tokens"]) for c in got if c["choices"] and c["choices"][0].get("logprobs")]
     equal((sum(n), max(n)), (20, 1))
 
@@ -479,12 +561,12 @@ def company_does_not_change_answers():
 if __name__ == "__main__":
     sys.exit(run([chat_whole_and_streamed_agree, reasoning_tokens_are_told, completions_whole_and_streamed_agree,
                   messages_whole_and_streamed_agree, responses_are_stored_and_gone_on_from,
-                  conversations_collect_items, a_small_store_drops_the_oldest, responses_at_once_share_a_conversation,
+                  conversations_collect_items, items_have_ids_and_come_in_pages, lists_of_files_and_batches_come_in_pages, a_small_store_drops_the_oldest, responses_at_once_share_a_conversation,
                   background_responses_are_bounded,
                   background_responses_name_their_model, background_responses_can_be_cancelled, a_batch_waits_for_a_full_queue, files_and_batches_are_bounded,
                   history_that_comes_back_is_reused,
                   responses_whole_and_streamed_agree, thinking_switches_in_every_dialect,
-                  empty_and_odd_bodies_are_400_with_a_name, odd_but_good_conversations, lengths, models_and_tokens,
+                  empty_and_odd_bodies_are_400_with_a_name, odd_but_good_conversations, lengths, models_and_tokens, served_names_are_taken_everywhere,
                   the_page_is_there, stop_strings_do_not_end_reasoning, tokens_come_one_by_one, a_client_that_leaves_frees_its_rows,
                   clients_that_reset_leave_nothing, a_full_queue_is_429, silence_is_filled_with_comments, long_prompts_do_not_stop_others,
                   company_does_not_change_answers]))

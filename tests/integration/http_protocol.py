@@ -201,6 +201,28 @@ def clients_that_break_off_leave_nothing():
     server.wait_fds(before)
 
 
+def bodies_are_counted_once():
+    """Requests under way hold their bodies: as many as fit into the bound of 32 full ones are taken, and given back at the end."""
+    s = Server("--backend", "null", "--null-rate", "5", "--max-body", "200000")
+    body = {"model": "tiny", "prompt": "a", "max_tokens": 900, "stream": True, "pad": "x" * 180000}
+    for _ in range(2):
+        held = []
+        for _ in range(24):
+            c = s.connect()
+            held.append(c)
+            c.sendall(request("POST", "/v1/completions", body))
+            equal(c.recv(12), b"HTTP/1.1 200", f"request {len(held)}")
+        for c in held:
+            c.close()
+        s.wait_metric("bathyc_http_open_requests", lambda v: v <= 1)
+    one = {"model": "tiny", "max_output_tokens": 1, "pad": "x" * 150000}
+    for i in range(150):  # and nothing is left of those that have ended, whatever their way
+        path, more = [("/v1/completions", {"prompt": "a", "max_tokens": 1}), ("/v1/responses", {"input": "a"}), ("/v1/responses", {"input": "a", "background": True}),
+                      ("/v1/responses", {"input": 7}), ("/v1/messages", {})][i % 5]
+        equal(s.call("POST", path, {**one, **more})[0] in (200, 400), True, (i, path))
+    s.stop()
+
+
 def request_ids():
     equal(server.call("GET", "/version", headers={"X-Request-Id": "mine-7"})[1]["x-request-id"], "mine-7")
     a, b = (server.call("GET", "/version", headers={"X-Request-Id": x})[1]["x-request-id"] for x in ("a b", "x" * 500))
@@ -329,5 +351,5 @@ if __name__ == "__main__":
     sys.exit(run([pipelined_requests_are_answered_in_order, a_second_request_during_the_first_is_harmless, a_request_may_come_byte_by_byte,
                   answers_that_nobody_reads_hold_back_requests, a_reset_while_nothing_is_read_is_seen,
                   expect_continue_is_answered_first, what_is_malformed_is_refused_and_ends_the_connection, versions_and_methods,
-                  clients_that_break_off_leave_nothing, slow_clients_are_ended, request_ids, keys_and_origins,
+                  clients_that_break_off_leave_nothing, slow_clients_are_ended, bodies_are_counted_once, request_ids, keys_and_origins,
                   not_ready_is_503_with_retry_after, a_signal_while_loading_is_an_orderly_end, at_most_so_many_connections, the_end_is_orderly, usage_errors]))

@@ -12,10 +12,13 @@ import sys
 import threading
 import time
 
+from openapi_contract import Contract
+
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else "build/bathyc"
 SLOW = float(os.environ.get("BY_TEST_SLOWNESS", "1"))  # deadlines times this
 DEADLINE = 60 * SLOW
 servers = []
+contract = Contract(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../web/openapi.json"))
 
 
 class Server:
@@ -66,8 +69,10 @@ class Server:
             return read_all(s)
 
     def call(self, method, path, body=None, headers=None):
-        """One request on a connection of its own: (status, headers, body bytes)."""
-        return parse_one(self.raw(request(method, path, body, {"Connection": "close", **(headers or {})})))
+        """One request on a connection of its own: (status, headers, body bytes). The answer is held against /openapi.json."""
+        status, got, data = parse_one(self.raw(request(method, path, body, {"Connection": "close", **(headers or {})})))
+        contract.check(method, path, status, got, data)
+        return status, got, data
 
     def json(self, method, path, body=None, headers=None, want=200):
         status, _, data = self.call(method, path, body, headers)

@@ -151,6 +151,9 @@ static const row rows[] = {
     {"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\nffffffff\r\n", NULL, 413},
     {"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\nbad trailer\r\n\r\n", NULL, 400},
     {"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\nT: v\n\r\n", NULL, 400},
+    {"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\nContent-length: 3\r\n\r\n", NULL, 400},
+    {"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\nHost: b\r\n\r\n", NULL, 400},
+    {"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\ntransfer-Encoding: identity\r\n\r\n", NULL, 400},
 };
 
 static void rows_are_read_or_refused(void **state) {
