@@ -245,6 +245,7 @@ int by_bench_serve(int argc, char **argv) {
         BOOL("--stream,--no-stream", &o->stream, "whole answers instead of streams: only the whole time is measured"),
         WHOLE("--num-warmups", &s.n_warmup, 0, LEN_MAX, "requests before that are not counted (0)"),
         REAL("--timeout", &o->timeout_s, 0.001, 1e6, "seconds until a request counts as failed (600)"),
+        REAL("--pace", &o->pace, 0, 1e6, "tokens a second that the server's plan gives (--null-rate): report how late events are"),
         {"--seed", BY_FLAG_UINT64, &o->seed, "of prompts and arrivals (0)", NULL, 0, 0, 0, 0, NULL},
         TEXT("--percentiles,--metric-percentiles", &s.percentiles, "which (50,90,95,99)"),
         TEXT("--goodput", &s.goodput, "count requests within ttft:MS,tpot:MS,e2el:MS"),

@@ -171,7 +171,7 @@ static by_status serve(server *s, serve_flags *f, const char **keys, int n_keys,
      .help = "origin whose pages may call, or *; may repeat (default: none)"},                                         \
     {.names = "--max-body", .kind = BY_FLAG_STRING, .out = &(f).max_body, .help = "most of a request body (default: 32M)"}, \
     {.names = "--max-connections", .kind = BY_FLAG_INT, .out = &(f).max_connections, .min = 1, .max = 1 << 20,          \
-     .help = "connections at once; more wait (default: 10000)"},                                                       \
+     .help = "connections at once; more wait (default: 16384)"},                                                       \
     {.names = "--output-buffer-kib", .kind = BY_FLAG_INT, .out = &(f).output_kib, .min = 4, .max = 1 << 20,             \
      .help = "unread output of a client from which on its answer waits (default: 256)"},                               \
     SECONDS_FLAG("--idle-timeout", (f).idle_s, 0.1, "seconds a connection may wait for its next request (default: 75)"), \
@@ -198,7 +198,7 @@ int by_cmd_serve(int argc, char **argv) {
                             "Serves Chat Completions, Completions, Responses and Messages over HTTP; docs/server.md has all paths.\n"
                             "The port is open while the model loads and answers 503 until the first token is possible. SIGTERM and\n"
                             "SIGINT let running answers end; a second one stops at once.\n"};
-    serve_flags f = {.engine = by_engine_flags_default(), .host = "127.0.0.1", .port = 8000, .max_connections = 10000, .output_kib = 256,
+    serve_flags f = {.engine = by_engine_flags_default(), .host = "127.0.0.1", .port = 8000, .max_connections = 16384, .output_kib = 256,
                      .idle_s = 75, .head_s = 20, .body_s = 120, .write_s = 30, .ping_s = 5, .drain_s = 60, .null_rate = 100};
     by_flag flags[] = {SERVE_FLAG_ROWS(f), BY_ENGINE_FLAG_ROWS(f.engine)};
     const int n_flags = sizeof flags / sizeof flags[0];

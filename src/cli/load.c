@@ -96,6 +96,11 @@ static bool read_problem(const by_json *v, char *out, size_t size) {
     return true;
 }
 
+static void push_us(by_buf *list, int64_t us) {
+    uint32_t v = us < 0 ? 0 : us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
+    if (list->len < (size_t)GAPS_MAX * 4) by_buf_push(list, &v, 4);
+}
+
 static by_status read_answer(conn *c, by_str json, by_err *err) {
     by_load_record *record = record_of(c);
     by_json v;
@@ -112,14 +117,12 @@ static by_status read_answer(conn *c, by_str json, by_err *err) {
         c->finished |= has_text(by_json_get(choice, "finish_reason"));
     }
     if (!text || !c->streamed) return BY_OK;
+    by_load_result *result = c->run->result;
+    double pace = c->run->opts->pace;
+    if (pace > 0) push_us(&result->late, c->run->now_us - record->sent_us - (int64_t)(record->n_events * 1e6 / pace));
     record->n_events++;
-    if (c->token_us) {
-        int64_t gap = c->run->now_us - c->token_us;
-        uint32_t us = gap > UINT32_MAX ? UINT32_MAX : (uint32_t)gap;
-        if (c->run->result->gaps.len < (size_t)GAPS_MAX * 4) by_buf_push(&c->run->result->gaps, &us, 4);
-    } else {
-        record->first_us = c->run->now_us;
-    }
+    if (c->token_us) push_us(&result->gaps, c->run->now_us - c->token_us);
+    else record->first_us = c->run->now_us;
     record->last_us = c->token_us = c->run->now_us;
     return BY_OK;
 }
@@ -420,7 +423,7 @@ static by_status loop(run *r, bool (*over)(const run *), by_err *err) {
         }
         r->now_us = now_us(r);
         scan(r);
-        if (r->result->gaps.failed) return BY_FAIL(err, BY_ENOMEM, "gaps: out of memory");
+        if (r->result->gaps.failed || r->result->late.failed) return BY_FAIL(err, BY_ENOMEM, "gaps: out of memory");
     }
 }
 
@@ -502,6 +505,7 @@ by_status by_load_run(by_load_result *result, const by_load_opts *opts, by_err *
 void by_load_result_deinit(by_load_result *r) {
     by_free(r->records);
     by_buf_deinit(&r->gaps);
+    by_buf_deinit(&r->late);
 }
 
 by_status by_load_get(by_buf *body, const by_load_opts *opts, const char *path, by_err *err) {

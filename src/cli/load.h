@@ -59,6 +59,7 @@ typedef struct by_load_opts {
     double rate, burstiness; /* a second; 0 = all at once. Burstiness 1 = Poisson, below more bursty, above more even */
     int64_t max_concurrency; /* 0 = no limit */
     double timeout_s;
+    double pace; /* tokens a second of each answer, one event each, that the server makes by plan; 0 = no plan known */
     bool progress; /* a line on stderr */
 } by_load_opts;
 
@@ -66,6 +67,7 @@ typedef struct by_load_result {
     by_load_record *records;
     int64_t n_records;
     by_buf gaps;       /* uint32_t us between two events of an answer that carried text */
+    by_buf late;       /* with opts.pace: uint32_t us by which an event with text came after its plan */
     double duration_s; /* from the first send to the last end */
     bool interrupted;
     char first_error[256]; /* message of the first failure */

@@ -18,7 +18,7 @@ typedef struct {
     int64_t n_prompt, n_cached, n_output, n_events;
     int64_t by_error[BY_LOAD_ERROR_N];
     int64_t by_status[600];
-    samples ttft, tpot, gap, e2el, lag;
+    samples ttft, tpot, e2el, lag, gap, late;
 } figures;
 
 static int by_value(const void *a, const void *b) {
@@ -81,12 +81,21 @@ static void push(samples *s, double v) {
     if (!isnan(v)) s->v[s->n++] = v;
 }
 
+static void push_list(samples *s, const by_buf *list) {
+    for (size_t at = 0; at < list->len; at += 4) {
+        uint32_t us;
+        memcpy(&us, list->ptr + at, 4);
+        push(s, us * 1e-3);
+    }
+}
+
 static by_status make_figures(figures *f, const by_load_result *r, const by_load_goal *goal, by_err *err) {
-    size_t n = (size_t)r->n_records, n_gaps = r->gaps.len / 4;
+    size_t n = (size_t)r->n_records;
     *f = (figures){0};
-    samples *all[] = {&f->ttft, &f->tpot, &f->e2el, &f->lag, &f->gap};
-    for (int i = 0; i < 5; i++) {
-        all[i]->v = by_alloc(BY_MEM_MISC, by_mul_size((i == 4 ? n_gaps : n) + 1, sizeof(double)));
+    samples *all[] = {&f->ttft, &f->tpot, &f->e2el, &f->lag, &f->gap, &f->late};
+    const size_t sizes[] = {n, n, n, n, r->gaps.len / 4, r->late.len / 4};
+    for (int i = 0; i < 6; i++) {
+        all[i]->v = by_alloc(BY_MEM_MISC, by_mul_size(sizes[i] + 1, sizeof(double)));
         if (!all[i]->v) return BY_FAIL(err, BY_ENOMEM, "report: out of memory");
     }
     for (size_t i = 0; i < n; i++) {
@@ -101,18 +110,15 @@ static by_status make_figures(figures *f, const by_load_result *r, const by_load
         push(&f->ttft, ttft_of(x)), push(&f->tpot, tpot_of(x)), push(&f->e2el, e2el_of(x));
         push(&f->lag, (double)(x->sent_us - x->due_us) * 1e-3);
     }
-    for (size_t i = 0; i < n_gaps; i++) {
-        uint32_t us;
-        memcpy(&us, r->gaps.ptr + i * 4, 4);
-        push(&f->gap, us * 1e-3);
-    }
-    for (int i = 0; i < 5; i++) qsort(all[i]->v, all[i]->n, sizeof(double), by_value);
+    push_list(&f->gap, &r->gaps);
+    push_list(&f->late, &r->late);
+    for (int i = 0; i < 6; i++) qsort(all[i]->v, all[i]->n, sizeof(double), by_value);
     return BY_OK;
 }
 
 static void free_figures(figures *f) {
-    samples *all[] = {&f->ttft, &f->tpot, &f->e2el, &f->lag, &f->gap};
-    for (int i = 0; i < 5; i++) by_free(all[i]->v);
+    samples *all[] = {&f->ttft, &f->tpot, &f->e2el, &f->lag, &f->gap, &f->late};
+    for (int i = 0; i < 6; i++) by_free(all[i]->v);
 }
 
 static double a_second(int64_t n, const by_load_result *r) { return r->duration_s > 0 ? (double)n / r->duration_s : 0; }
@@ -234,6 +240,7 @@ by_status by_load_report_json(by_buf *out, by_load_result *r, const by_load_opts
         put_samples(&o, "itl_ms", &f.gap, opts);
         put_samples(&o, "e2el_ms", &f.e2el, opts);
         put_samples(&o, "send_lag_ms", &f.lag, opts);
+        if (load->pace > 0) put_samples(&o, "late_ms", &f.late, opts);
         if (opts->detailed) put_requests(&o, r);
         by_json_out_object_end(&o);
         by_buf_push_byte(out, '\n');
@@ -279,6 +286,7 @@ by_status by_load_report_text(by_buf *out, by_load_result *r, const by_load_opts
         text_samples(out, "time to first token", &f.ttft, opts);
         text_samples(out, "time per output token", &f.tpot, opts);
         text_samples(out, "between tokens", &f.gap, opts);
+        if (load->pace > 0) text_samples(out, "later than its plan", &f.late, opts);
         text_samples(out, "whole request", &f.e2el, opts);
         if (load->rate > 0) text_samples(out, "sent later than due", &f.lag, opts);
         for (int i = 1; i < BY_LOAD_ERROR_N; i++)

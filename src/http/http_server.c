@@ -2,6 +2,7 @@
 #include "http/http_server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -106,6 +107,13 @@ static void on_signal(void *arg) { by_http_stop(arg); }
 
 /* ---- life ---- */
 
+/* Lets the kernel's table of descriptors grow now. It doubles whenever it is full and waits for all processors meanwhile if
+ * the process has threads: 15 to 30 ms in which no stream goes on (measured at 256, 512 and 1,024 connections). */
+static void widen_fd_table(rlim_t n) {
+    int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, (int)n - 1);
+    if (fd >= 0) close(fd);
+}
+
 /* As many descriptors as the system gives us, and no more connections than that. */
 static void raise_fd_limit(by_http *h) {
     struct rlimit r;
@@ -117,6 +125,7 @@ static void raise_fd_limit(by_http *h) {
         getrlimit(RLIMIT_NOFILE, &r);
     }
     if (r.rlim_cur < want) h->opts.max_connections = r.rlim_cur > 2 * SPARE_FDS ? (int32_t)(r.rlim_cur - SPARE_FDS) : SPARE_FDS;
+    widen_fd_table(r.rlim_cur < want ? r.rlim_cur : want);
 }
 
 static by_status bind_port(by_http *h, by_err *err) {

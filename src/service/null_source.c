@@ -1,5 +1,5 @@
 /* null_source.c - see null_source.h. What a request has to give is a function of the clock; a thread wakes the readers when
- * their next token is due. */
+ * their next token is due. Requests wait in a binary heap, the one whose token is due first on top. */
 #include "service/null_source.h"
 
 #include <errno.h>
@@ -11,8 +11,7 @@
 #include "base/clock.h"
 
 enum {
-    TICK_US_MIN = 100,  /* the thread looks at its requests this often, or eight times per token */
-    TICK_US_MAX = 5000,
+    TICK_US = 50,       /* the thread wakes at most this often: what is due in between is told together */
     AT_ONCE = 256,      /* events without a pause, like the engine's queue of a request */
     CHOICES_MAX = 64
 };
@@ -23,15 +22,15 @@ struct by_null {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t more;
-    by_null_request *first; /* under lock: requests with something to come */
-    int32_t n_requests;
+    by_null_request **heap; /* [max_requests] under lock: requests with something to come */
+    int32_t n_heap, n_requests;
     bool ending, has_thread;
 };
 
 struct by_null_request {
     by_null *null;
-    by_null_request *prev, *next;
-    bool listed;
+    int32_t place;      /* in the heap, -1 = not there */
+    int64_t wake_us;    /* when its next token is due */
     by_request_opts opts;
     by_request_info info;
     int64_t n_told;     /* tokens per choice whose coming was notified */
@@ -53,40 +52,55 @@ static int64_t due_us(const by_null_request *r, int64_t i) {
 
 /* ---- the thread ---- */
 
-static void unlist(by_null_request *r) {
-    if (!r->listed) return;
-    r->listed = false;
-    if (r->prev) r->prev->next = r->next;
-    else r->null->first = r->next;
-    if (r->next) r->next->prev = r->prev;
+/* Puts r where it belongs, starting from `at`, a place that is free. */
+static void settle(by_null *n, int32_t at, by_null_request *r) {
+    for (int32_t up = (at - 1) / 2; at > 0 && n->heap[up]->wake_us > r->wake_us; at = up, up = (at - 1) / 2) {
+        n->heap[at] = n->heap[up];
+        n->heap[at]->place = at;
+    }
+    for (int32_t down; (down = 2 * at + 1) < n->n_heap; at = down) {
+        if (down + 1 < n->n_heap && n->heap[down + 1]->wake_us < n->heap[down]->wake_us) down++;
+        if (n->heap[down]->wake_us >= r->wake_us) break;
+        n->heap[at] = n->heap[down];
+        n->heap[at]->place = at;
+    }
+    n->heap[at] = r;
+    r->place = at;
 }
 
-static void wake_readers(by_null *n) {
-    int64_t now = now_us();
-    for (by_null_request *r = n->first, *next; r; r = next) {
-        next = r->next;
-        if (now < due_us(r, r->n_told)) continue;
+static void unlist(by_null_request *r) {
+    by_null *n = r->null;
+    if (r->place < 0) return;
+    by_null_request *last = n->heap[--n->n_heap];
+    if (last != r) settle(n, r->place, last);
+    r->place = -1;
+}
+
+static void wake_readers(by_null *n, int64_t now) {
+    while (n->n_heap > 0 && n->heap[0]->wake_us <= now) {
+        by_null_request *r = n->heap[0];
         while (r->n_told < r->opts.max_tokens && now >= due_us(r, r->n_told)) r->n_told++;
+        r->wake_us = due_us(r, r->n_told);
         if (r->n_told == r->opts.max_tokens) unlist(r);
+        else settle(n, 0, r);
         r->opts.notify(r->opts.arg);
     }
 }
 
 static void *null_main(void *arg) {
     by_null *n = arg;
-    double us = n->opts.rate > 0 ? 1e6 / n->opts.rate / 8 : TICK_US_MIN;
-    long tick = us < TICK_US_MIN ? TICK_US_MIN : us > TICK_US_MAX ? TICK_US_MAX : (long)us;
     pthread_mutex_lock(&n->lock);
     while (!n->ending) {
-        if (!n->first) {
+        int64_t now = now_us();
+        wake_readers(n, now);
+        if (n->n_heap == 0) {
             pthread_cond_wait(&n->more, &n->lock);
             continue;
         }
-        pthread_mutex_unlock(&n->lock);
-        struct timespec ts = {.tv_nsec = tick * 1000};
-        nanosleep(&ts, NULL);
-        pthread_mutex_lock(&n->lock);
-        wake_readers(n);
+        int64_t until = n->heap[0]->wake_us; /* a request that comes meanwhile can be due before: then `more` rings */
+        if (until < now + TICK_US) until = now + TICK_US;
+        struct timespec ts = {.tv_sec = until / 1000000, .tv_nsec = until % 1000000 * 1000};
+        pthread_cond_timedwait(&n->more, &n->lock, &ts);
     }
     pthread_mutex_unlock(&n->lock);
     return NULL;
@@ -100,8 +114,14 @@ by_status by_null_create(by_null **out, const by_tok *tok, const by_null_opts *o
     if (!n) return BY_FAIL(err, BY_ENOMEM, "out of memory for the null backend");
     n->opts = *opts;
     pthread_mutex_init(&n->lock, NULL);
-    pthread_cond_init(&n->more, NULL);
-    by_status status = by_tok_encode(tok, NULL, BY_STR("The quick brown fox jumps over the lazy dog. "), BY_TOK_PLAIN, &n->text, err);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&n->more, &clock);
+    pthread_condattr_destroy(&clock);
+    n->heap = by_alloc(BY_MEM_REQUEST, by_mul_size((size_t)opts->max_requests, sizeof(by_null_request *)));
+    by_status status = n->heap ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for the null backend");
+    if (status == BY_OK) status = by_tok_encode(tok, NULL, BY_STR("The quick brown fox jumps over the lazy dog. "), BY_TOK_PLAIN, &n->text, err);
     if (status == BY_OK && pthread_create(&n->thread, NULL, null_main, n) != 0)
         status = BY_FAIL(err, BY_ENOMEM, "a thread cannot be started");
     n->has_thread = status == BY_OK;
@@ -122,6 +142,7 @@ void by_null_destroy(by_null *n) {
     pthread_cond_destroy(&n->more);
     pthread_mutex_destroy(&n->lock);
     by_tok_ids_deinit(&n->text);
+    by_free(n->heap);
     by_free(n);
 }
 
@@ -138,17 +159,16 @@ by_status by_null_submit(by_null *n, const by_request_opts *opts, by_null_reques
     r->null = n;
     r->opts = *opts;
     r->n_open = opts->n;
+    r->place = -1;
     r->info = (by_request_info){.n_prompt = opts->n_tokens, .submit_us = now_us(), .start_us = now_us()};
+    r->wake_us = due_us(r, 0);
     pthread_mutex_lock(&n->lock);
     bool full = n->n_requests >= n->opts.max_requests;
     if (!full) {
         n->n_requests++;
         if (opts->notify && due_us(r, opts->max_tokens - 1) > r->info.submit_us) { /* else all is there at once */
-            r->listed = true;
-            r->next = n->first;
-            if (n->first) n->first->prev = r;
-            else pthread_cond_signal(&n->more);
-            n->first = r;
+            settle(n, n->n_heap++, r);
+            if (r->place == 0) pthread_cond_signal(&n->more);
         }
     }
     pthread_mutex_unlock(&n->lock);

@@ -180,6 +180,15 @@ def times_are_those_of_the_server():
     assert again["completed"] == 3 and {b["messages"][0]["content"] for _, b, _ in Server.bodies} <= set(prompts)
 
 
+def lateness_is_against_the_plan():
+    d = report("-n", "8", "-c", "4", "--pace", str(1 / GAP))
+    assert d["late_ms"]["n"] == 8 * TOKENS
+    near(d["late_ms"]["p50"], FIRST)  # the plan knows nothing of the wait before the first token
+    half = report("-n", "4", "--pace", str(2 / GAP))  # of a server that is half as fast: token i comes i/2 gaps late
+    near(half["late_ms"]["p50"], FIRST + GAP / 2 * (TOKENS - 1) / 2)
+    assert "late_ms" not in report("-n", "2")
+
+
 def prefixes_are_shared():
     report("-n", "9", "--input-len", "5", "--prefix-len", "12", "--num-prefixes", "3", "--range-ratio", "0.5", "--endpoint", "/v1/completions")
     prompts = [b["prompt"].split() for _, b, _ in Server.bodies]
@@ -275,7 +284,7 @@ def with_our_server():
     return True
 
 
-for test in (times_are_those_of_the_server, prefixes_are_shared, faults_are_told_apart, arrivals_follow_the_rate, limits_of_time_and_goals,
-             an_interrupt_reports_what_is_done):
+for test in (times_are_those_of_the_server, lateness_is_against_the_plan, prefixes_are_shared, faults_are_told_apart,
+             arrivals_follow_the_rate, limits_of_time_and_goals, an_interrupt_reports_what_is_done):
     test()
 print("bench_serve: ok" + (", with bathyc serve" if with_our_server() else ""))

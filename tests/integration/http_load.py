@@ -61,7 +61,7 @@ def a_reader_with_pauses_gets_everything():
 
 
 def idle_connections_are_cheap():
-    n = int(2000 * SCALE) if SCALE < 1 else 5000
+    n = int(10000 * SCALE) if SCALE < 1 else 10000
     n = min(n, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
     before = rss()
     held = []
