@@ -124,6 +124,7 @@ static void multiply(float *y, const by_mm_way *way, const by_mm_weight *w, cons
     void *scratch = aligned_alloc(64, (by_mm_scratch_bytes(kernels, w->k) + 63) / 64 * 64);
     assert_non_null(scratch);
     by_mm_out out = {.y = (uint8_t *)y, .stride = w->n * 4};
+    by_mm_enter(kernels, scratch);
     for (int64_t n0 = 0; n0 < w->n;) {
         int64_t n1 = (n0 / 32 + 1) * 32;
         if (cuts) n1 = n0 + 1 + (int64_t)by_rng_below(&rng, (uint64_t)(n1 - n0));
@@ -137,6 +138,7 @@ static void multiply(float *y, const by_mm_way *way, const by_mm_weight *w, cons
         }
         n0 = n1;
     }
+    by_mm_leave(kernels, scratch);
     free(scratch);
 }
 
@@ -378,6 +380,7 @@ static void bf16_output_rounds_once(void **state) {
     uint16_t b[5 * 50], list_y[7 * 50];
     multiply(y, way, &w, &p, false);
     void *scratch = aligned_alloc(64, (by_mm_scratch_bytes(kernels, 128) + 63) / 64 * 64);
+    by_mm_enter(kernels, scratch);
     by_mm_out out = {.y = (uint8_t *)b, .stride = 100, .bf16 = true};
     int32_t to[5] = {6, 0, 3, 1, 4};
     by_mm_out listed = {.y = (uint8_t *)list_y, .stride = 100, .bf16 = true, .list = to};
@@ -385,6 +388,7 @@ static void bf16_output_rounds_once(void **state) {
         by_mm_block(way, &w, n, n + 32 < 50 ? n + 32 : 50, &p, 0, 5, &out, scratch);
         by_mm_block(way, &w, n, n + 32 < 50 ? n + 32 : 50, &p, 0, 5, &listed, scratch);
     }
+    by_mm_leave(kernels, scratch);
     for (int i = 0; i < 250; i++) {
         assert_int_equal(b[i], by_bf16_of_f32(y[i]));
         assert_int_equal(list_y[to[i / 50] * 50 + i % 50], b[i]);

@@ -10,11 +10,12 @@
 #include "base/limits.h"
 #include "ops/cpu/cpu_ops.h"
 
-enum { MAX_Z = BY_LIMIT_HC_MULT * (BY_LIMIT_HC_MULT + 2), ROW_BLOCK = 64, FEW_PACKED = 1 << 16 };
+enum { MAX_Z = BY_LIMIT_HC_MULT * (BY_LIMIT_HC_MULT + 2), ROW_BLOCK = 64, FEW_PACKED = 1 << 16, LANES = 16 };
 
 typedef struct {
     const by_hc_mix_args *a;
     const by_vec *vec;
+    const by_mm_kernels *mm;
     const by_mm_way *way;
     by_mm_weight fn;
     by_mm_rows h;
@@ -23,56 +24,36 @@ typedef struct {
     double *square; /* [T]: sum of h^2 */
     float *norm;    /* [D] */
     uint8_t *scratch;
-    size_t scratch_bytes;
+    size_t scratch_bytes, product_bytes; /* of a thread; of them for products, a row's values stand behind */
 } mixing;
 
-static float sigmoid(float x) { return (float)(1.0 / (1.0 + exp(-(double)x))); }
-
-/* Doubly stochastic m x m matrix from logits, row-major: softmax of rows, then alternating normalisation. */
-static void sinkhorn(float *c, int m, int iters, float eps) {
-    for (int i = 0; i < m; i++) {
-        float top = c[i * m], sum = 0;
-        for (int j = 1; j < m; j++) top = fmaxf(top, c[i * m + j]);
-        for (int j = 0; j < m; j++) sum += c[i * m + j] = expf(c[i * m + j] - top);
-        for (int j = 0; j < m; j++) c[i * m + j] = c[i * m + j] / sum + eps;
-    }
-    for (int it = 0; it < iters; it++) {
-        for (int i = 0; i < m && it > 0; i++) {
-            float sum = eps;
-            for (int j = 0; j < m; j++) sum += c[i * m + j];
-            for (int j = 0; j < m; j++) c[i * m + j] /= sum;
-        }
-        float sum[BY_LIMIT_HC_MULT];
-        for (int j = 0; j < m; j++) sum[j] = eps;
-        for (int i = 0; i < m; i++)
-            for (int j = 0; j < m; j++) sum[j] += c[i * m + j];
-        for (int i = 0; i < m; i++)
-            for (int j = 0; j < m; j++) c[i * m + j] /= sum[j];
-    }
-}
-
-static void coefficients(const mixing *p, int64_t t) {
+/* Rows [t0, t0 + n), n <= LANES, together: value i of row t0 + r is z[i * LANES + r]. */
+static void coefficients(const mixing *p, int64_t t0, int64_t n) {
     const by_hc_mix_args *a = p->a;
-    int m = a->m, n = m * (m + 2);
-    float z[MAX_Z];
-    double r = 1.0 / sqrt(p->square[t] / (double)a->h.cols + (double)a->norm_eps);
-    for (int i = 0; i < n; i++) z[i] = (float)((double)p->z[t * n + i] * r);
-    const float *base = by_tensor_f32(&a->base, 0), *scale = by_tensor_f32(&a->scale, 0);
-    float *pre = by_tensor_f32(&a->next_pre, t), *post = by_tensor_f32(&a->post, t), *comb = by_tensor_f32(&a->comb, t);
-    for (int i = 0; i < m; i++) {
-        pre[i] = sigmoid(z[i] * scale[0] + base[i]) + a->hc_eps;
-        post[i] = 2 * sigmoid(z[m + i] * scale[1] + base[m + i]);
+    int64_t m = a->m, n_z = m * (m + 2);
+    float z[MAX_Z * LANES];
+    if (n < LANES) memset(z, 0, (size_t)(n_z * LANES) * 4);
+    for (int64_t r = 0; r < n; r++) {
+        double scale = 1.0 / sqrt(p->square[t0 + r] / (double)a->h.cols + (double)a->norm_eps);
+        const float *from = p->z + (t0 + r) * n_z;
+        for (int64_t i = 0; i < n_z; i++) z[i * LANES + r] = (float)((double)from[i] * scale);
     }
-    for (int i = 0; i < m * m; i++) comb[i] = z[2 * m + i] * scale[2] + base[2 * m + i];
-    sinkhorn(comb, m, a->iters, a->hc_eps);
+    p->vec->hc_weights(z, by_tensor_f32(&a->base, 0), by_tensor_f32(&a->scale, 0), a->m, a->iters, a->hc_eps);
+    for (int64_t r = 0; r < n; r++) {
+        float *pre = by_tensor_f32(&a->next_pre, t0 + r), *post = by_tensor_f32(&a->post, t0 + r), *comb = by_tensor_f32(&a->comb, t0 + r);
+        for (int64_t i = 0; i < m; i++) {
+            pre[i] = z[i * LANES + r];
+            post[i] = z[(m + i) * LANES + r];
+        }
+        for (int64_t i = 0; i < m * m; i++) comb[i] = z[(2 * m + i) * LANES + r];
+    }
 }
 
 static void mix_row(const mixing *p, int64_t t, uint8_t *scratch) {
     const by_hc_mix_args *a = p->a;
-    float *h = (float *)(void *)scratch, *u = h + a->h.cols;
-    p->vec->load(h, a->h.dtype, by_tensor_row(&a->h, t), a->h.cols);
-    p->square[t] = p->vec->dot(h, h, a->h.cols);
-    p->vec->mix(u, by_tensor_f32(&a->pre, t), h, p->D, a->m, p->D); /* next_pre, which may be pre, is written in phase 2 */
+    float *u = (float *)(void *)scratch;
+    /* next_pre, which may be pre, is written in phase 2 */
+    p->square[t] = p->vec->mix_squares(u, by_tensor_f32(&a->pre, t), a->h.dtype, by_tensor_row(&a->h, t), a->m, p->D);
     p->vec->round(u, a->y.dtype, p->D);
     p->vec->norm(u, u, p->norm, p->D, a->norm_eps);
     p->vec->round(u, a->y.dtype, p->D);
@@ -80,10 +61,12 @@ static void mix_row(const mixing *p, int64_t t, uint8_t *scratch) {
     if (by_tensor_is(&a->y_a8)) p->vec->store(by_tensor_row(&a->y_a8, t), BY_A8, u, p->D);
 }
 
+/* Items are rows, or blocks of them. */
 static void pack_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
     (void)worker;
     const mixing *p = arg;
-    by_mm_pack_rows(p->way, &p->h, begin, end, p->fn.k, 0, by_mm_groups(p->fn.k));
+    int64_t T = p->a->h.rows, last = end * p->way->block;
+    by_mm_pack_rows(p->way, &p->h, begin * p->way->block, last < T ? last : T, p->fn.k, 0, by_mm_groups(p->fn.k));
 }
 
 /* Items: products first (rows of h block by block, outputs chunk by chunk), then rows. */
@@ -92,27 +75,32 @@ static void phase1_items(void *arg, int64_t begin, int64_t end, int32_t worker) 
     uint8_t *scratch = p->scratch + (size_t)worker * p->scratch_bytes;
     int64_t products = p->blocks * p->chunks, T = p->a->h.rows;
     by_mm_out out = {.y = (uint8_t *)p->z, .stride = p->fn.n * 4};
+    by_mm_enter(p->mm, scratch);
     for (int64_t i = begin; i < end; i++) {
         if (i >= products) {
-            mix_row(p, i - products, scratch);
+            mix_row(p, i - products, scratch + p->product_bytes);
             continue;
         }
         int64_t m0 = i / p->chunks * ROW_BLOCK, n0 = i % p->chunks * p->chunk, n1 = n0 + p->chunk;
         by_mm_block(p->way, &p->fn, n0, n1 < p->fn.n ? n1 : p->fn.n, &p->h, m0, T - m0 < ROW_BLOCK ? T : m0 + ROW_BLOCK, &out, scratch);
     }
+    by_mm_leave(p->mm, scratch);
 }
 
+/* Items are LANES rows. */
 static void coefficient_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
     (void)worker;
-    for (int64_t t = begin; t < end; t++) coefficients(arg, t);
+    const mixing *p = arg;
+    int64_t T = p->a->h.rows;
+    for (int64_t i = begin; i < end; i++) coefficients(p, i * LANES, T - i * LANES < LANES ? T - i * LANES : LANES);
 }
 
 static void region(void *arg, by_team *team) {
     mixing *p = arg;
     int64_t T = p->a->h.rows;
-    if (T * p->fn.k > FEW_PACKED) by_team_for(team, T, 1, pack_items, p);
+    if (T * p->fn.k > FEW_PACKED) by_team_for(team, (T + p->way->block - 1) / p->way->block, 1, pack_items, p);
     by_team_for(team, p->blocks * p->chunks + T, 1, phase1_items, p);
-    by_team_for(team, T, 4, coefficient_items, p);
+    by_team_for(team, (T + LANES - 1) / LANES, 1, coefficient_items, p);
 }
 
 by_status by_cpu_hc_mix(by_device *dev, const by_hc_mix_args *a, by_err *err) {
@@ -120,7 +108,7 @@ by_status by_cpu_hc_mix(by_device *dev, const by_hc_mix_args *a, by_err *err) {
     int64_t T = a->h.rows, mD = a->h.cols;
     if (T == 0) return BY_OK;
     by_weight fn = {.w = a->fn};
-    mixing p = {.a = a, .vec = cpu->vec, .fn = by_cpu_weight(&fn), .D = mD / a->m};
+    mixing p = {.a = a, .vec = cpu->vec, .mm = cpu->mm, .fn = by_cpu_weight(&fn), .D = mD / a->m};
     p.way = by_mm_choose(cpu->mm, p.fn.type, by_cpu_x_type(a->h.dtype));
     by_pool *pool = by_cpu_pool(dev, (double)T * (double)mD * (double)p.fn.n);
     int32_t threads = by_pool_threads(pool);
@@ -128,8 +116,8 @@ by_status by_cpu_hc_mix(by_device *dev, const by_hc_mix_args *a, by_err *err) {
     p.chunk = threads == 1 || p.blocks >= 2 * threads ? 32 : threads <= 4 ? 8 : 4;
     p.chunks = (p.fn.n + p.chunk - 1) / p.chunk;
     int64_t row_bytes = by_mm_row_bytes(p.way, mD);
-    size_t product = by_mm_scratch_bytes(cpu->mm, mD), mix = (size_t)(mD + p.D) * 4;
-    p.scratch_bytes = by_cpu_round64(product > mix ? product : mix);
+    p.product_bytes = by_cpu_round64(by_mm_scratch_bytes(cpu->mm, mD));
+    p.scratch_bytes = by_cpu_round64(p.product_bytes + (size_t)p.D * 4);
     by_cpu_scratch s = {0};
     by_cpu_want(&s, by_mul_size((size_t)T, (size_t)row_bytes + 1));
     by_cpu_want(&s, (size_t)(T * p.fn.n) * 4);
@@ -146,7 +134,7 @@ by_status by_cpu_hc_mix(by_device *dev, const by_hc_mix_args *a, by_err *err) {
                        .src_stride = a->h.stride, .n = T};
     memset(p.h.unsafe, 0, (size_t)T);
     p.vec->load(p.norm, a->norm.dtype, by_tensor_row(&a->norm, 0), p.D);
-    if (T * p.fn.k <= FEW_PACKED) pack_items(&p, 0, T, 0);
+    if (T * p.fn.k <= FEW_PACKED) pack_items(&p, 0, (T + p.way->block - 1) / p.way->block, 0);
     by_pool_run(pool, region, &p);
     return BY_OK;
 }

@@ -22,10 +22,12 @@ typedef struct {
 typedef struct {
     const by_mm_way *way;
     uint8_t *values, *unsafe; /* [groups][T] rows */
+    int64_t stride;           /* bytes of a row of values */
 } twin;
 
 typedef struct {
     const by_matmul_args *a;
+    const by_mm_kernels *mm;
     int n_twins;
     twin twins[BY_MATMUL_PARTS];
     part parts[BY_MATMUL_PARTS];
@@ -35,8 +37,7 @@ typedef struct {
 } product;
 
 static by_mm_rows rows_of(const product *p, const twin *t, int64_t group) {
-    int64_t stride = by_mm_row_bytes(t->way, p->k);
-    return (by_mm_rows){.packed = t->values + group * p->T * stride, .stride = stride, .unsafe = t->unsafe + group * p->T,
+    return (by_mm_rows){.packed = t->values + group * p->T * t->stride, .stride = t->stride, .unsafe = t->unsafe + group * p->T,
                         .src = by_cpu_src(&p->a->x, group * p->k), .src_stride = p->a->x.stride, .n = p->T};
 }
 
@@ -59,6 +60,7 @@ static void pack_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
 static void multiply_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const product *p = arg;
     void *scratch = p->scratch + (size_t)worker * p->scratch_bytes;
+    by_mm_enter(p->mm, scratch);
     for (int64_t i = begin; i < end; i++) {
         int64_t m0 = i / p->items * p->row_block, m1 = p->T - m0 < p->row_block ? p->T : m0 + p->row_block, at = i % p->items;
         int n = 0;
@@ -73,6 +75,7 @@ static void multiply_items(void *arg, int64_t begin, int64_t end, int32_t worker
         by_mm_rows rows = rows_of(p, &p->twins[q->packed], group);
         by_mm_block(q->way, &q->w, n0, n1, &rows, m0, m1, &q->out, scratch);
     }
+    by_mm_leave(p->mm, scratch);
 }
 
 static void region(void *arg, by_team *team) {
@@ -117,13 +120,13 @@ static void describe(product *p, const by_cpu_impl *cpu) {
         q->out = (by_mm_out){.y = y->mem->ptr + y->off, .stride = y->stride, .bf16 = y->dtype == BY_BF16};
         q->packed = 0;
         while (q->packed < p->n_twins && p->twins[q->packed].way->pack != q->way->pack) q->packed++;
-        if (q->packed == p->n_twins) p->twins[p->n_twins++].way = q->way;
+        if (q->packed == p->n_twins) p->twins[p->n_twins++] = (twin){.way = q->way, .stride = by_mm_row_bytes(q->way, p->k)};
     }
 }
 
 by_status by_cpu_matmul(by_device *dev, const by_matmul_args *a, by_err *err) {
     if (a->x.rows == 0 || a->n_parts == 0) return BY_OK;
-    product p = {.a = a, .T = a->x.rows, .groups = a->groups, .k = a->x.cols / a->groups};
+    product p = {.a = a, .mm = by_cpu_of(dev)->mm, .T = a->x.rows, .groups = a->groups, .k = a->x.cols / a->groups};
     describe(&p, by_cpu_of(dev));
     double macs = 0;
     for (int i = 0; i < a->n_parts; i++) macs += (double)p.parts[i].w.n * (double)p.k * (double)p.T;
@@ -133,14 +136,14 @@ by_status by_cpu_matmul(by_device *dev, const by_matmul_args *a, by_err *err) {
     by_cpu_scratch s = {0};
     size_t rows = (size_t)(p.T * p.groups);
     for (int i = 0; i < p.n_twins; i++) {
-        by_cpu_want(&s, by_mul_size(rows, (size_t)by_mm_row_bytes(p.twins[i].way, p.k)));
+        by_cpu_want(&s, by_mul_size(rows, (size_t)p.twins[i].stride));
         by_cpu_want(&s, rows);
     }
-    p.scratch_bytes = by_cpu_round64(by_mm_scratch_bytes(by_cpu_of(dev)->mm, p.k));
+    p.scratch_bytes = by_cpu_round64(by_mm_scratch_bytes(p.mm, p.k));
     by_cpu_want(&s, by_mul_size(p.scratch_bytes, (size_t)threads));
     BY_TRY(by_cpu_begin(&s, dev, err));
     for (int i = 0; i < p.n_twins; i++) {
-        p.twins[i].values = by_cpu_take(&s, rows * (size_t)by_mm_row_bytes(p.twins[i].way, p.k));
+        p.twins[i].values = by_cpu_take(&s, rows * (size_t)p.twins[i].stride);
         p.twins[i].unsafe = by_cpu_take(&s, rows);
     }
     p.scratch = by_cpu_take(&s, p.scratch_bytes * (size_t)threads);

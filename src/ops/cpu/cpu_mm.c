@@ -24,6 +24,7 @@ const by_mm_way *by_mm_choose(const by_mm_kernels *kernels, by_mm_type w, by_mm_
     assert(w <= BY_MM_F32 && (x == BY_MM_A8 || x == BY_MM_BF16 || x == BY_MM_F32));
     for (const by_mm_kernels *k = kernels;; k = k->base) {
         if (x == BY_MM_A8 && w <= BY_MM_FP8 && k->a8[w].core) return &k->a8[w];
+        if (x == BY_MM_BF16 && w == BY_MM_BF16 && k->bf16.core) return &k->bf16;
         if (k->plain[w].core) return &k->plain[w];
     }
 }
@@ -98,8 +99,10 @@ static size_t fold_stride(int64_t k) { /* off the powers of two */
 
 static size_t core_scratch(const by_mm_kernels *k) {
     size_t most = 0;
-    for (; k; k = k->base)
+    for (; k; k = k->base) {
         for (int i = 0; i < 2; i++) most = k->a8[i].scratch_bytes > most ? k->a8[i].scratch_bytes : most;
+        most = k->bf16.scratch_bytes > most ? k->bf16.scratch_bytes : most;
+    }
     return most;
 }
 
@@ -108,6 +111,17 @@ enum { RESULT_BYTES = BY_MM_MT * BY_MM_ROWS * (int)sizeof(float), FOLD_ROWS = 8 
 size_t by_mm_scratch_bytes(const by_mm_kernels *kernels, int64_t k) {
     size_t folded = FOLD_ROWS * fold_stride(k), own = core_scratch(kernels);
     return RESULT_BYTES + (folded > own ? folded : own);
+}
+
+static uint8_t *core_scratch_of(void *scratch) { return (uint8_t *)scratch + RESULT_BYTES; }
+
+void by_mm_enter(const by_mm_kernels *kernels, void *scratch) {
+    for (const by_mm_kernels *k = kernels; k; k = k->base)
+        if (k->enter) k->enter(core_scratch_of(scratch));
+}
+void by_mm_leave(const by_mm_kernels *kernels, void *scratch) {
+    for (const by_mm_kernels *k = kernels; k; k = k->base)
+        if (k->leave) k->leave(core_scratch_of(scratch));
 }
 
 static bool all_between(const uint8_t *s, int64_t n, uint8_t lo, uint8_t hi) {
@@ -140,7 +154,7 @@ void by_mm_block_f32(const by_mm_way *way, const by_mm_weight *w, int64_t n0, in
                      int64_t m1, float *y, void *scratch) {
     assert(n0 < n1 && n0 / BY_MM_ROWS == (n1 - 1) / BY_MM_ROWS && m1 - m0 <= BY_MM_MT && m0 % way->block == 0);
     int64_t scale_row = w->type == BY_MM_FP8 ? n0 / BY_MM_ROWS : n0;
-    uint8_t *work = (uint8_t *)scratch + RESULT_BYTES;
+    uint8_t *work = core_scratch_of(scratch);
     by_mm_tile t = {.w = w->w + n0 * w->stride, .scale = w->scale ? w->scale + scale_row * w->scale_stride : NULL,
                     .stride = w->stride, .scale_stride = w->scale_stride, .k = w->k, .n_rows = (int32_t)(n1 - n0),
                     .x_stride = x->stride, .scratch = work};
@@ -169,19 +183,12 @@ void by_mm_block_f32(const by_mm_way *way, const by_mm_weight *w, int64_t n0, in
 void by_mm_block(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1, const by_mm_rows *x, int64_t m0,
                  int64_t m1, const by_mm_out *out, void *scratch) {
     float *y = scratch;
-    size_t n = (size_t)(n1 - n0);
     for (int64_t m = m0; m < m1; m += BY_MM_MT) {
         int64_t end = m1 - m < BY_MM_MT ? m1 : m + BY_MM_MT;
         by_mm_block_f32(way, w, n0, n1, x, m, end, y, scratch);
-        for (int64_t i = m; i < end; i++) {
-            uint8_t *to = out->y + (out->list ? out->list[i] : i) * out->stride;
-            const float *from = y + (i - m) * BY_MM_ROWS;
-            if (!out->bf16) {
-                memcpy(to + n0 * 4, from, n * 4);
-                continue;
-            }
-            uint16_t *b = (uint16_t *)(void *)to + n0;
-            for (size_t r = 0; r < n; r++) b[r] = by_bf16_of_f32(from[r]);
-        }
+        by_mm_out rest = *out;
+        if (rest.list) rest.list += m;
+        else rest.y += m * rest.stride;
+        way->put(&rest, n0, y, end - m, n1 - n0);
     }
 }

@@ -4,7 +4,8 @@
  * mt rows of x, expanding each weight in registers; one core exists per instruction set, weight type and kind of x:
  *
  *   f32 cores    x as fp32; expanded weight times its scale is exact in fp32; one fused multiply-add per product.
- *   bf16 cores   A8 rows as bf16, which fits exactly; products exact, fp32 sums (vdpbf16ps, tdpbf16ps).
+ *   bf16 cores   A8 rows as bf16, which fits exactly, and on AMX bf16 rows times bf16 weights; products exact, fp32 sums
+ *                (vdpbf16ps, tdpbf16ps).
  *
  * Rows of x are packed first: turned into the core's number type, in the column order in which the core's expansion of a
  * weight comes out of the registers, padded with zeros. Packing works in groups of 32 columns, so that several threads may
@@ -17,7 +18,8 @@
  * Range. The bf16 dot instructions flush denormals, and a weight times its scale can leave fp32. bf16 cores take x between
  * 2^-50 and 2^50; where a weight's scale is outside that range too, they apply it to sums instead of factors. f32 cores take
  * scales up to 2^113. Elements outside (no model comes near) and those with an FP8 NaN in an f32 core are computed in
- * double (by_mm_wide). Each choice depends on the operands of that element alone. */
+ * double (by_mm_wide). Each choice depends on the operands of that element alone. Of bf16 rows times bf16 weights a denormal
+ * factor or product counts as zero: 2^-126 beside sums that no norm leaves so small. */
 #ifndef BY_OPS_CPU_MM_H
 #define BY_OPS_CPU_MM_H
 
@@ -73,6 +75,8 @@ typedef uint32_t by_mm_core(const by_mm_tile *t);
  * the last group. Bit i of the result: row i has a value outside what the core takes and needs by_mm_wide. */
 typedef uint32_t by_mm_pack(uint8_t *to, int32_t n_block, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1);
 
+typedef struct by_mm_out by_mm_out;
+
 /* How one weight type is multiplied with one kind of x. */
 typedef struct by_mm_way {
     by_mm_core *core;
@@ -84,6 +88,8 @@ typedef struct by_mm_way {
     bool bf16;          /* scales may be anything; else at most BY_MM_SCALE_MAX */
     /* bf16 dot x FP8: values of m packed rows times the tiles' scales, all within the safe range, out_stride bytes apart. */
     void (*fold)(uint8_t *out, int64_t out_stride, const uint8_t *const *rows, int32_t m, int64_t k, const uint8_t *scale);
+    /* Stores m rows of n results, y[m][BY_MM_ROWS], as out says, from column n0 and row 0 of out (of its list) on. */
+    void (*put)(const by_mm_out *out, int64_t n0, const float *y, int64_t m, int64_t n);
     size_t scratch_bytes; /* of the core, beside what by_mm_scratch_bytes counts itself */
 } by_mm_way;
 
@@ -92,6 +98,10 @@ typedef struct by_mm_kernels {
     const struct by_mm_kernels *base; /* ways this table lacks */
     by_mm_way plain[4];               /* by weight type FP4, FP8, BF16, F32: any x, as fp32 */
     by_mm_way a8[2];                  /* FP4, FP8: A8 rows as bf16; core NULL = none */
+    by_mm_way bf16;                   /* BF16: bf16 rows as they are; core NULL = none */
+    /* by_mm_enter and by_mm_leave: what cores keep in their scratch between calls. NULL = nothing. */
+    void (*enter)(void *core_scratch);
+    void (*leave)(void *core_scratch);
     /* The limit of a benchmark: runs the multiply-add instruction of this table's cores, operands at hand, n rounds of it;
      * returns the operations done, two per multiply-add. One thread. */
     double (*peak)(int64_t n);
@@ -131,18 +141,23 @@ void by_mm_pack_rows(const by_mm_way *way, const by_mm_rows *x, int64_t i0, int6
 /* One output element in double, rounded once. */
 float by_mm_wide(const by_mm_weight *w, int64_t n, const by_mm_src *x);
 
-typedef struct by_mm_out {
+struct by_mm_out {
     uint8_t *y;
     int64_t stride;      /* bytes between rows */
     bool bf16;           /* else fp32 */
     const int32_t *list; /* row of y for each row of the product; NULL = same */
-} by_mm_out;
+};
 
 /* Bytes of per-thread scratch that products with at most k columns need. */
 size_t by_mm_scratch_bytes(const by_mm_kernels *kernels, int64_t k);
 
+/* Around any number of the calls below with this scratch (64-byte aligned), on one thread, nothing else in it: settings of the
+ * processor that calls have in common stay. */
+void by_mm_enter(const by_mm_kernels *kernels, void *scratch);
+void by_mm_leave(const by_mm_kernels *kernels, void *scratch);
+
 /* Weight rows [n0, n1), inside one row of scale tiles (n0 / 32 == (n1 - 1) / 32), times rows [m0, m1) of x, at most BY_MM_MT;
- * m0 a multiple of way->block: y[m - m0][0 .. n1 - n0) fp32, 32 apart. scratch is 64-byte aligned. */
+ * m0 a multiple of way->block: y[m - m0][0 .. n1 - n0) fp32, 32 apart. */
 void by_mm_block_f32(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1, const by_mm_rows *x, int64_t m0,
                      int64_t m1, float *y, void *scratch);
 /* The same for any number of rows, stored to column n0 of out. */

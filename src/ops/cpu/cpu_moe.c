@@ -91,13 +91,14 @@ typedef struct {
     int32_t *row;   /* [pairs]: row of x */
     int32_t *place; /* [pairs]: t * k + slot; shared: T * k + t */
     float *weight;  /* [pairs] */
-    int32_t *bad;   /* [pairs]: an inner value is not finite; set by several workers */
+    int32_t *bad;   /* [T]: an inner value of one of the row's experts is not finite; set by several workers */
     uint8_t *inner; /* [pairs]: A8 or F32 rows, for elements out of range */
     int64_t inner_stride;
-    float *part;    /* [T * k + T][D], or NULL: summed at once */
+    uint8_t *part;  /* [T * k + T][D] of y's dtype, or NULL: summed at once */
+    int64_t part_stride;
     int64_t n_chunks;
     uint8_t *scratch;
-    size_t scratch_bytes;
+    size_t scratch_bytes, product_bytes;
 } moe;
 
 /* Items are experts: layouts in blocks hold each expert's rows in its own order. */
@@ -123,38 +124,28 @@ static void pack_rows(void *arg, int64_t begin, int64_t end, int32_t worker) {
     by_mm_pack_rows(p->way, p->rows, begin, end, p->s->D, 0, by_mm_groups(p->s->D));
 }
 
-/* Clamping and quantising turn what is not finite into numbers. A bad expert must not go unseen, so its outputs become NaN. */
-static void note_bad(const moe *s, int64_t pair, const float *g, const float *u, int64_t n) {
-    uint32_t most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t a = by_f32_bits(g[i]) & 0x7fffffffu, b = by_f32_bits(u[i]) & 0x7fffffffu;
-        most = a > most ? a : most;
-        most = b > most ? b : most;
-    }
-    if (most >= 0x7f800000u) __atomic_store_n(&s->bad[pair], 1, __ATOMIC_RELAXED); /* read after the end of the phase */
-}
-
 static void spoil(float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] = NAN;
 }
 
+/* A thread's scratch: what its products need, then room for results. */
+static uint8_t *scratch_of(const moe *s, int32_t worker) { return s->scratch + (size_t)worker * s->scratch_bytes; }
+static float *results_of(const moe *s, uint8_t *scratch) { return (float *)(void *)(scratch + s->product_bytes); }
+
 /* Inner columns [c, c + n) of up to BY_MM_MT pairs of an expert from pair m0 on. */
 static void inner_block(const moe *s, const expert *e, int64_t c, int64_t n, int64_t m0, int64_t m1, uint8_t *scratch) {
-    float *g = (float *)(void *)scratch, *u = g + BY_MM_MT * BY_MM_ROWS;
-    void *work = u + BY_MM_MT * BY_MM_ROWS;
+    float *g = results_of(s, scratch), *u = g + BY_MM_MT * BY_MM_ROWS;
     by_dtype act = s->a->y.dtype;
-    by_mm_block_f32(e->way1, &e->w1, c, c + n, &e->x1, m0, m1, g, work);
-    by_mm_block_f32(e->way3, &e->w3, c, c + n, &e->x3, m0, m1, u, work);
-    for (int64_t i = 0; i < m1 - m0; i++) {
-        float *gi = g + i * BY_MM_ROWS, *ui = u + i * BY_MM_ROWS;
-        s->vec->round(gi, act, n);
-        s->vec->round(ui, act, n);
-        note_bad(s, e->first + m0 + i, gi, ui, n);
-        s->vec->swiglu(ui, gi, ui, n, s->a->limit, e->shared ? 1.0f : s->weight[e->first + m0 + i]);
-        uint8_t *row = s->inner + (e->first + m0 + i) * s->inner_stride;
-        if (s->a->quant) s->vec->rec_store(row + c, row + e->w2.k + c / 32, BY_REC_FP8, ui, n);
-        else memcpy(row + c * 4, ui, (size_t)n * 4);
-    }
+    by_mm_block_f32(e->way1, &e->w1, c, c + n, &e->x1, m0, m1, g, scratch);
+    by_mm_block_f32(e->way3, &e->w3, c, c + n, &e->x3, m0, m1, u, scratch);
+    const int64_t first = e->first + m0;
+    const bool quant = s->a->quant;
+    /* Clamping and quantising turn what is not finite into numbers. A bad expert must not go unseen, so its outputs become NaN. */
+    s->vec->gate_rows(&(by_vec_gate){.g = g, .u = u, .m = m1 - m0, .n = n, .act = act, .limit = s->a->limit,
+                                     .weight = e->shared ? NULL : s->weight + first,
+                                     .to = s->inner + first * s->inner_stride + c * (quant ? 1 : 4), .stride = s->inner_stride,
+                                     .scale_off = quant ? e->w2.k - c + c / 32 : 0, .bad = s->bad,
+                                     .row = s->row + first});
     by_mm_pack_rows(e->way2, &e->in, m0, m1, e->w2.k, c / BY_MM_GROUP, by_mm_groups(c + n));
 }
 
@@ -170,25 +161,26 @@ static const expert *expert_of(const moe *s, int64_t chunk) {
 
 static void inner_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const moe *s = arg;
+    uint8_t *scratch = scratch_of(s, worker);
+    by_mm_enter(s->mm, scratch);
     for (int64_t i = begin; i < end; i++) {
         const expert *e = expert_of(s, i);
         int64_t c = (i - e->first_chunk) * BY_MM_ROWS, n = e->w1.n - c < BY_MM_ROWS ? e->w1.n - c : BY_MM_ROWS;
         for (int64_t m = 0; m < e->n; m += BY_MM_MT)
-            inner_block(s, e, c, n, m, e->n - m < BY_MM_MT ? e->n : m + BY_MM_MT, s->scratch + (size_t)worker * s->scratch_bytes);
+            inner_block(s, e, c, n, m, e->n - m < BY_MM_MT ? e->n : m + BY_MM_MT, scratch);
     }
+    by_mm_leave(s->mm, scratch);
 }
 
 /* Output columns [c, c + n) of all experts for few pairs, summed. */
 static void sum_block(const moe *s, int64_t c, int64_t n, uint8_t *scratch) {
-    float *part = (float *)(void *)scratch, *y = part + 2 * FEW_PAIRS * BY_MM_ROWS; /* part[place][32] */
-    void *work = y + BY_MM_MT * BY_MM_ROWS;
+    float *part = results_of(s, scratch), *y = part + 2 * FEW_PAIRS * BY_MM_ROWS; /* part[place][32] */
     by_dtype act = s->a->y.dtype;
     for (int32_t j = 0; j < s->n_experts; j++) {
         const expert *e = &s->experts[j];
-        by_mm_block_f32(e->way2, &e->w2, c, c + n, &e->in, 0, e->n, y, work);
+        by_mm_block_f32(e->way2, &e->w2, c, c + n, &e->in, 0, e->n, y, scratch);
         for (int64_t i = 0; i < e->n; i++) {
             s->vec->round(y + i * BY_MM_ROWS, act, n);
-            if (s->bad[e->first + i]) spoil(y + i * BY_MM_ROWS, n);
             memcpy(part + s->place[e->first + i] * BY_MM_ROWS, y + i * BY_MM_ROWS, (size_t)n * 4);
         }
     }
@@ -198,6 +190,7 @@ static void sum_block(const moe *s, int64_t c, int64_t n, uint8_t *scratch) {
             for (int64_t k = 0; k < s->k; k++) sum[i] += part[(t * s->k + k) * BY_MM_ROWS + i];
             if (s->a->shared) sum[i] += part[(s->T * s->k + t) * BY_MM_ROWS + i];
         }
+        if (s->bad[t]) spoil(sum, n);
         uint8_t *to = by_tensor_row(&s->a->y, t);
         s->vec->store(to + c * (act == BY_BF16 ? 2 : 4), act, sum, n);
     }
@@ -205,33 +198,28 @@ static void sum_block(const moe *s, int64_t c, int64_t n, uint8_t *scratch) {
 
 static void sum_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const moe *s = arg;
+    uint8_t *scratch = scratch_of(s, worker);
+    by_mm_enter(s->mm, scratch);
     for (int64_t i = begin; i < end; i++) {
         int64_t c = i * BY_MM_ROWS;
-        sum_block(s, c, s->D - c < BY_MM_ROWS ? s->D - c : BY_MM_ROWS, s->scratch + (size_t)worker * s->scratch_bytes);
+        sum_block(s, c, s->D - c < BY_MM_ROWS ? s->D - c : BY_MM_ROWS, scratch);
     }
+    by_mm_leave(s->mm, scratch);
 }
 
 /* Items are (expert, 32 output columns). */
 static void outer_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const moe *s = arg;
     int64_t chunks = (s->D + BY_MM_ROWS - 1) / BY_MM_ROWS;
-    uint8_t *scratch = s->scratch + (size_t)worker * s->scratch_bytes;
-    float *y = (float *)(void *)scratch;
-    void *work = y + BY_MM_MT * BY_MM_ROWS;
+    uint8_t *scratch = scratch_of(s, worker);
+    by_mm_enter(s->mm, scratch);
     for (int64_t i = begin; i < end; i++) {
         const expert *e = &s->experts[i / chunks];
         int64_t c = i % chunks * BY_MM_ROWS, n = s->D - c < BY_MM_ROWS ? s->D - c : BY_MM_ROWS;
-        for (int64_t m = 0; m < e->n; m += BY_MM_MT) {
-            int64_t end_m = e->n - m < BY_MM_MT ? e->n : m + BY_MM_MT;
-            by_mm_block_f32(e->way2, &e->w2, c, c + n, &e->in, m, end_m, y, work);
-            for (int64_t j = m; j < end_m; j++) {
-                float *from = y + (j - m) * BY_MM_ROWS;
-                s->vec->round(from, s->a->y.dtype, n);
-                if (s->bad[e->first + j]) spoil(from, n);
-                memcpy(s->part + s->place[e->first + j] * s->D + c, from, (size_t)n * 4);
-            }
-        }
+        by_mm_out out = {.y = s->part, .stride = s->part_stride, .bf16 = s->a->y.dtype == BY_BF16, .list = s->place + e->first};
+        by_mm_block(e->way2, &e->w2, c, c + n, &e->in, 0, e->n, &out, scratch);
     }
+    by_mm_leave(s->mm, scratch);
 }
 
 /* Items are (row, SUM_COLUMNS columns). */
@@ -242,10 +230,14 @@ static void row_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
     by_dtype act = s->a->y.dtype;
     for (int64_t i = begin; i < end; i++) {
         int64_t t = i / pieces, c = i % pieces * SUM_COLUMNS, n = s->D - c < SUM_COLUMNS ? s->D - c : SUM_COLUMNS;
-        float sum[SUM_COLUMNS] = {0};
-        for (int64_t k = 0; k < s->k; k++) s->vec->add_scaled(sum, 1, s->part + (t * s->k + k) * s->D + c, n);
-        if (s->a->shared) s->vec->add_scaled(sum, 1, s->part + (s->T * s->k + t) * s->D + c, n);
-        s->vec->store(by_tensor_row(&s->a->y, t) + c * (act == BY_BF16 ? 2 : 4), act, sum, n);
+        int64_t off = c * (act == BY_BF16 ? 2 : 4);
+        const uint8_t *own = s->part + t * s->k * s->part_stride + off, *shared = s->part + (s->T * s->k + t) * s->part_stride + off;
+        uint8_t *y = by_tensor_row(&s->a->y, t) + off;
+        s->vec->add_rows(y, act, own, s->part_stride, s->k, s->a->shared ? shared : NULL, n);
+        if (!s->bad[t]) continue;
+        float nan[SUM_COLUMNS];
+        spoil(nan, n);
+        s->vec->store(y, act, nan, n);
     }
 }
 
@@ -395,21 +387,23 @@ by_status by_cpu_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     s.row = by_cpu_take(&lists, (size_t)pairs * 4);
     s.place = by_cpu_take(&lists, (size_t)pairs * 4);
     s.weight = by_cpu_take(&lists, (size_t)pairs * 4);
-    s.bad = by_cpu_take(&lists, (size_t)pairs * 4);
-    memset(s.bad, 0, (size_t)pairs * 4);
+    s.bad = by_cpu_take(&lists, (size_t)s.T * 4);
+    memset(s.bad, 0, (size_t)s.T * 4);
     list_pairs(&s, by_cpu_take(&lists, (size_t)a->n_experts * 4));
 
     const expert *first = &s.experts[0], *last = &s.experts[s.n_experts - 1];
     const by_mm_way *ways[4] = {first->shared ? NULL : first->way1, first->shared ? NULL : first->way3,
                                 last->shared ? last->way1 : NULL, last->shared ? last->way3 : NULL};
     s.inner_stride = a->quant ? by_dtype_row_bytes(BY_A8, I) : I * 4;
-    s.scratch_bytes = by_cpu_round64(by_mm_scratch_bytes(s.mm, s.D > I ? s.D : I) + (2 * FEW_PAIRS + 2 * BY_MM_MT) * BY_MM_ROWS * 4);
+    s.product_bytes = by_cpu_round64(by_mm_scratch_bytes(s.mm, s.D > I ? s.D : I));
+    s.scratch_bytes = s.product_bytes + (2 * FEW_PAIRS + 2 * BY_MM_MT) * BY_MM_ROWS * 4;
     bool few = pairs <= FEW_PAIRS;
     by_pool *pool = by_cpu_pool(dev, (double)pairs * 3 * (double)s.D * (double)I);
     int32_t threads = by_pool_threads(pool);
     by_cpu_scratch mem = {0};
     by_cpu_want(&mem, by_mul_size((size_t)pairs, (size_t)s.inner_stride));
-    if (!few) by_cpu_want(&mem, by_mul_size((size_t)pairs, (size_t)s.D * 4));
+    s.part_stride = by_dtype_row_bytes(a->y.dtype, s.D);
+    if (!few) by_cpu_want(&mem, by_mul_size((size_t)pairs, (size_t)s.part_stride));
     by_cpu_want(&mem, by_mul_size((size_t)threads, s.scratch_bytes));
     for (int i = 0; i < 4; i++)
         if (ways[i]) by_cpu_want(&mem, packed_bytes(&s, ways[i], s.D, ways[i]->block > 1));
@@ -419,7 +413,7 @@ by_status by_cpu_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     }
     BY_TRY(by_cpu_begin(&mem, dev, err));
     s.inner = by_cpu_take(&mem, (size_t)(pairs * s.inner_stride));
-    if (!few) s.part = by_cpu_take(&mem, (size_t)(pairs * s.D) * 4);
+    if (!few) s.part = by_cpu_take(&mem, (size_t)(pairs * s.part_stride));
     s.scratch = by_cpu_take(&mem, (size_t)threads * s.scratch_bytes);
     place_rows(&s, &mem, ways);
     if (packs_little(&s)) pack_all(&s, NULL);

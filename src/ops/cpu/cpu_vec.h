@@ -10,6 +10,20 @@
 #include "base/cpu.h"
 #include "ops/ops.h"
 
+/* A group of inner columns of an expert: m rows of n <= 32 columns, g and u rows 32 apart. */
+typedef struct by_vec_gate {
+    const float *g, *u;   /* what w1 and w3 gave */
+    int64_t m, n;
+    by_dtype act;         /* g and u are rounded to it first */
+    float limit;          /* of swiglu */
+    const float *weight;  /* [m], NULL = 1 */
+    uint8_t *to;          /* the group in the first row's output, rows `stride` bytes apart */
+    int64_t stride;
+    int64_t scale_off;    /* bytes from `to` to the scale of 32 E4M3 codes; 0: `to` takes fp32 */
+    int32_t *bad;         /* bad[row[i]] = 1 where g or u of row i is not finite; other threads may do the same */
+    const int32_t *row;   /* [m] */
+} by_vec_gate;
+
 typedef struct by_vec {
     by_isa isa;
 
@@ -30,12 +44,22 @@ typedef struct by_vec {
 
     /* u = sum_i a[i] x[i * ldx + ...], i ascending, m terms. */
     void (*mix)(float *u, const float *a, const float *x, int64_t ldx, int32_t m, int64_t n);
+    /* The same of m rows of n values of dtype F32 or BF16, one behind another; returns the sum of all their squares. */
+    double (*mix_squares)(float *u, const float *a, by_dtype type, const void *x, int32_t m, int64_t n);
+    /* Hyper-connection coefficients of sixteen rows, value i of row r at z[i * 16 + r], m (m + 2) values: in the projections, out
+     * pre = sigmoid + eps, post = 2 sigmoid, and comb, an m x m matrix made doubly stochastic: softmax of its rows, then
+     * `iters` times columns and rows divided by their sums, beginning and ending with columns. base [m (m + 2)], scale [3]. */
+    void (*hc_weights)(float *z, const float *base, const float *scale, int32_t m, int32_t iters, float eps);
     /* y[j] = post[j] * out + sum_i comb[i * m + j] h[i], rows n apart. */
     void (*write_back)(float *y, const float *h, const float *out, const float *post, const float *comb, int32_t m, int64_t n);
     /* y += a * x. */
     void (*add_scaled)(float *y, float a, const float *x, int64_t n);
+    /* y = sum of k rows of x, `stride` bytes apart, then of `last` (NULL: none), everything of dtype F32 or BF16. */
+    void (*add_rows)(void *y, by_dtype type, const void *x, int64_t stride, int64_t k, const void *last, int64_t n);
     /* y = silu(min(g, limit)) * clamp(u, -limit, limit) * w; limit 0: none. */
     void (*swiglu)(float *y, const float *g, const float *u, int64_t n, float limit, float w);
+    /* swiglu of m rows, quantised. */
+    void (*gate_rows)(const by_vec_gate *e);
     /* x = sqrt(log(1 + e^x)): the router's score. */
     void (*softplus_root)(float *x, int64_t n);
     /* sum of x * (a * b) * y in double: Engram's gate. */

@@ -1,10 +1,10 @@
-/* mm_amx.c - bf16 cores on the matrix unit: A8 rows times FP4 and FP8 weights with tdpbf16ps. Compiled with AVX-512 F, BW, VL,
- * DQ, VBMI and AMX tile, bf16.
+/* mm_amx.c - bf16 cores on the matrix unit: A8 rows times FP4 and FP8 weights, bf16 rows times bf16 weights, with tdpbf16ps.
+ * Compiled with AVX-512 F, BW, VL, DQ, VBMI and AMX tile, bf16.
  *
  * The weights are the left operand. A left tile is 16 weight rows by 32 columns of bf16, which is just what the expansions of
  * mm_bf16.h leave in a register for one row; they go to a small buffer that stays in the first-level cache, products with
- * their scales included (exact). The right tile is 32 columns of up to 16 rows of x, pairs of columns interleaved over the
- * rows, which is how x is packed. Result tiles are 16 weights by 16 rows of x.
+ * their scales included (exact). bf16 weights are loaded where they lie. The right tile is 32 columns of up to 16 rows of x,
+ * pairs of columns interleaved over the rows, which is how x is packed. Result tiles are 16 weights by 16 rows of x.
  *
  *   x block (n rows, n <= 16):  [k / 32][16 pairs][n] x 2 bf16
  *   buffer:                     [STEPS][2 halves of 16 weight rows][16][32] bf16, twice: one is filled while the other is used
@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "ops/cpu/mm_bf16.h"
+#include "ops/cpu/mm_put.h"
 
 enum {
     STEPS = 8,                     /* tile columns expanded at once (256 weight columns): both buffers stay in L1 */
@@ -35,6 +36,7 @@ typedef struct {
     float result[RESULT_TILES][16][16]; /* [pair, weight half, block of the pair][weight][row of x] */
     uint16_t exponent[STEPS / 2][32];   /* FP8: what to add to the values of a block */
     uint32_t add[BY_MM_ROWS][STEPS];    /* FP4: what to add to the table, as pairs of words */
+    uint32_t shape;                     /* for which the tiles are configured, 0 = they are not */
 } work;
 
 /* Where the expansion of a run of tile columns stands. */
@@ -51,6 +53,30 @@ typedef struct {
     uint8_t *to;              /* its place in the buffer */
     int64_t ahead;            /* bytes from the start of the run to column 0 of the row 32 below */
 } state;
+
+/* Rows and columns of a square of 16 x 16 words change places. */
+MM_INLINE void turn(__m512i r[16]) {
+    __m512i t[16];
+    MM_UNROLL for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    MM_UNROLL for (int i = 0; i < 16; i += 4) { /* quarter q of r[i + j]: column 4 q + j of the rows i .. i + 3 */
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    MM_UNROLL for (int j = 0; j < 4; j++) {
+        __m512i even0 = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88), odd0 = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd);
+        __m512i even1 = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88), odd1 = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
+        t[j] = _mm512_shuffle_i32x4(even0, even1, 0x88);
+        t[4 + j] = _mm512_shuffle_i32x4(odd0, odd1, 0x88);
+        t[8 + j] = _mm512_shuffle_i32x4(even0, even1, 0xdd);
+        t[12 + j] = _mm512_shuffle_i32x4(odd0, odd1, 0xdd);
+    }
+    MM_UNROLL for (int i = 0; i < 16; i++) r[i] = t[i];
+}
 
 /* ---- expansion --------------------------------------------------------------------------------------------------- */
 
@@ -163,15 +189,28 @@ typedef struct {
 } tile_config;
 _Static_assert(sizeof(tile_config) == 64, "layout of the tile configuration");
 
-static void configure(int n0, int n1) { /* rows of x in the two blocks; n1 may be 0 */
+/* n0, n1: rows of x in the two blocks, n1 may be 0; w0, w1: weight rows in the two halves, w1 may be 0. */
+static void load_config(int n0, int n1, int w0, int w1) {
     tile_config c = {.palette = 1};
-    int second = n1 ? n1 : n0;
+    int second = n1 ? n1 : n0, lower = w1 ? w1 : w0;
     for (int i = 0; i < 8; i++) {
-        c.rows[i] = 16;
+        c.rows[i] = (uint8_t)(i == 6 || i == 7 ? 16 : i == 2 || i == 3 || i == 5 ? lower : w0);
         c.row_bytes[i] = (uint16_t)(i == 4 || i == 5 ? 64 : 4 * (i == 6 || i == 0 || i == 2 ? n0 : second));
     }
     __asm__ volatile("" : : "m"(c)); /* gcc 12 believes that the instruction reads the first 8 bytes only */
     _tile_loadconfig(&c);
+}
+/* The same, unless it is so already: the instruction takes longer than several products. */
+MM_INLINE void configure(work *w, int n0, int n1, int w0, int w1) {
+    const uint32_t shape = (uint32_t)(n0 | n1 << 8 | w0 << 16 | w1 << 24);
+    if (w->shape == shape) return;
+    load_config(n0, n1, w0, w1);
+    w->shape = shape;
+}
+
+static void enter(void *scratch) { ((work *)scratch)->shape = 0; }
+static void leave(void *scratch) {
+    if (((work *)scratch)->shape) _tile_release();
 }
 
 /* One pair of blocks over n tile columns in the buffer; rows of the next run are expanded between the steps, per_step each,
@@ -230,7 +269,7 @@ MM_INLINE void multiply_all(state *s, bool tall) {
             int64_t left = t->m - p * 32, n0 = left < 16 ? left : 16, n1 = left < 16 ? 0 : left < 32 ? left - 16 : 16;
             const uint8_t *b0 = t->x + p * 32 * t->x_stride, *b1 = b0 + 16 * t->x_stride;
             if (run == 0 || n_pairs > 1) {
-                if (p == 0 || left < 32) configure((int)n0, (int)n1);
+                configure(s->w, (int)n0, (int)n1, 16, 16);
                 load_results(s->w->result + 4 * p, run == 0);
             }
             if (n1) multiply_pair(s, buffer, b0 + c * 64 * n0, b1 + c * 64 * n1, n0, n1, n, true, tall, t->n_rows, per_step);
@@ -239,7 +278,6 @@ MM_INLINE void multiply_all(state *s, bool tall) {
         }
         while (s->r < t->n_rows) expand_row(s);
     }
-    _tile_release();
 }
 
 /* ---- few rows of x ------------------------------------------------------------------------------------------------ */
@@ -275,7 +313,7 @@ MM_INLINE void multiply_few(const state *s, bool two, bool tall) {
     const uint8_t *b0 = t->x, *b1 = t->x + 16 * t->x_stride;
     uintptr_t next = (uintptr_t)t->w + (uintptr_t)(BY_MM_ROWS * t->stride);
     uintptr_t next_scale = (uintptr_t)t->scale + (uintptr_t)(BY_MM_ROWS * t->scale_stride);
-    configure((int)n0, (int)n1);
+    configure(s->w, (int)n0, (int)n1, 16, 16);
     load_results(s->w->result, true);
     for (int64_t c = -AHEAD; c < columns; c++) {
         if (c >= 0) {
@@ -305,7 +343,6 @@ MM_INLINE void multiply_few(const state *s, bool two, bool tall) {
         else column_fp4(to, t->w + at * 16, t->stride, t->scale + at, t->scale_stride, t->n_rows);
     }
     store_results(s->w->result);
-    _tile_release();
 }
 
 static void multiply_fp4(state *s) {
@@ -321,17 +358,69 @@ static void multiply_fp4(state *s) {
     }
 }
 
+/* ---- bf16 weights -------------------------------------------------------------------------------------------------- */
+
+/* Tiles are loaded from the weights themselves; the last columns of a width that is no multiple of 32 through the buffer. The rows
+ * below are fetched in the order of their addresses, as in multiply_few. */
+MM_INLINE void multiply_plain(const by_mm_tile *t, work *w, bool two, bool tall, int64_t m0) {
+    const int64_t whole = t->k / 32, columns = (t->k + 31) / 32, left = t->m - m0;
+    const int64_t n0 = left < 16 ? left : 16, n1 = left < 32 ? left - n0 : 16;
+    const uint8_t *b0 = t->x + m0 * t->x_stride, *b1 = b0 + 16 * t->x_stride;
+    const int w0 = t->n_rows < 16 ? t->n_rows : 16, w1 = t->n_rows - w0;
+    uintptr_t next = (uintptr_t)t->w + (uintptr_t)(BY_MM_ROWS * t->stride);
+    if (whole < columns) { /* rows 64 bytes apart, zeros behind the width */
+        const __mmask32 rest = (__mmask32)((UINT32_C(1) << t->k % 32) - 1);
+        for (int r = 0; r < t->n_rows; r++)
+            _mm512_store_si512(w->buffer[0] + r * 64, _mm512_maskz_loadu_epi16(rest, t->w + r * t->stride + whole * 64));
+    }
+    configure(w, (int)n0, (int)n1, w0, w1);
+    load_results(w->result, true);
+    for (int64_t c = 0; c < columns; c++) {
+        const uint8_t *from = c < whole ? t->w + c * 64 : w->buffer[0];
+        const size_t apart = c < whole ? (size_t)t->stride : 64;
+        _tile_loadd(4, from, apart);
+        _tile_loadd(6, b0 + c * 64 * n0, (size_t)(4 * n0));
+        _tile_dpbf16ps(0, 4, 6);
+        if (two) {
+            _tile_loadd(7, b1 + c * 64 * n1, (size_t)(4 * n1));
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (tall) {
+            _tile_loadd(5, from + 16 * apart, apart);
+            _tile_dpbf16ps(2, 5, 6);
+            if (two) _tile_dpbf16ps(3, 5, 7);
+        }
+        for (int i = 0; i < BY_MM_ROWS && m0 == 0; i++, next += 64) _mm_prefetch((const char *)next, _MM_HINT_T1);
+    }
+    store_results(w->result + 4 * (m0 / 32));
+}
+
 /* ---- results ----------------------------------------------------------------------------------------------------- */
+
+enum { FEW_COLUMNS = 4 }; /* so many columns are gathered one by one sooner than the square is turned */
+
+/* n <= 16 columns of a square of 16 rows, each as a row of `to`, stride bytes apart. */
+MM_INLINE void store_columns(uint8_t *to, int64_t stride, const void *square, int n) {
+    const uint8_t *p = square;
+    if (n < FEW_COLUMNS) {
+        const __m512i every = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
+        for (int i = 0; i < n; i++) _mm512_storeu_si512(to + i * stride, _mm512_i32gather_epi32(every, p + 4 * i, 4));
+        return;
+    }
+    __m512i r[16];
+    MM_UNROLL for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_si512(p + i * 64);
+    turn(r);
+    MM_UNROLL for (int i = 0; i < 16; i++)
+        if (i < n) _mm512_storeu_si512(to + i * stride, r[i]);
+}
 
 /* y[m][32] from the result tiles [weight][row of x]. */
 static void write_results(const by_mm_tile *t, const work *w) {
-    for (int32_t m = 0; m < t->m; m++) {
-        int pair = m / 32, block = m / 16 % 2, col = m % 16;
-        for (int half = 0; half < 2; half++) {
-            const float *from = &w->result[4 * pair + 2 * half + block][0][col];
-            const __m512i every = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
-            if (half * 16 < t->n_rows) _mm512_storeu_ps(t->y + m * BY_MM_ROWS + half * 16, _mm512_i32gather_ps(every, from, 4));
-        }
+    for (int32_t m = 0; m < t->m; m += BY_MM_BLOCK) {
+        const int pair = m / 32, block = m / 16 % 2, n = t->m - m < BY_MM_BLOCK ? t->m - m : BY_MM_BLOCK;
+        uint8_t *to = (uint8_t *)(t->y + m * BY_MM_ROWS);
+        store_columns(to, BY_MM_ROWS * 4, w->result[4 * pair + block], n);
+        if (t->n_rows > 16) store_columns(to + 64, BY_MM_ROWS * 4, w->result[4 * pair + 2 + block], n);
     }
 }
 
@@ -393,14 +482,43 @@ static uint32_t core_fp8(const by_mm_tile *t) {
     return far_rows_fp8(t) | (nan ? nan_rows_fp8(t) : 0);
 }
 
+static uint32_t core_bf16(const by_mm_tile *t) {
+    work *w = (work *)(void *)t->scratch;
+    for (int64_t m = 0; m < t->m; m += 32) {
+        if (t->n_rows > 16) {
+            if (t->m - m > 16) multiply_plain(t, w, true, true, m);
+            else multiply_plain(t, w, false, true, m);
+        } else {
+            if (t->m - m > 16) multiply_plain(t, w, true, false, m);
+            else multiply_plain(t, w, false, false, m);
+        }
+    }
+    write_results(t, w);
+    return 0;
+}
+
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
-/* Group g of n rows: pair j of every row goes to pair place(j) of a tile column, rows side by side. Through a small square
- * that stays in the first cache, read by columns. */
+/* Group g of n rows, 32 columns of each in a row of the square: pair j of every row goes to its pair of a tile column, rows side by
+ * side. In FP8's layout two groups share two tile columns. */
+MM_INLINE void place_group(uint8_t *to, int32_t n, const uint32_t (*square)[16], int64_t g, bool fp8) {
+    if (n == 1) { /* a row alone stays as it is */
+        memcpy(to + (fp8 ? g / 2 * 128 + g % 2 * 32 : g * 64), square[0], fp8 ? 32 : 64);
+        if (fp8) memcpy(to + g / 2 * 128 + g % 2 * 32 + 64, square[0] + 8, 32);
+        return;
+    }
+    const __mmask16 rows = (__mmask16)((1u << n) - 1);
+    __m512i r[16];
+    MM_UNROLL for (int j = 0; j < 16; j++) r[j] = j < n ? _mm512_load_si512(square[j]) : _mm512_setzero_si512();
+    turn(r);
+    MM_UNROLL for (int j = 0; j < 16; j++) {
+        int64_t pair = fp8 ? (g / 2 * 2 + j / 8) * 16 + g % 2 * 8 + j % 8 : g * 16 + j;
+        _mm512_mask_storeu_epi32(to + pair * 4 * n, rows, r[j]);
+    }
+}
+
 MM_INLINE uint32_t pack_group(uint8_t *to, int32_t n, const by_mm_src *src, int64_t k, int64_t g, bool fp8) {
     const fp8_tables tab = fp8_load_tables();
-    const __m512i column = _mm512_slli_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), 4);
-    const __mmask16 rows = (__mmask16)((1u << n) - 1);
     _Alignas(64) uint32_t square[BY_MM_BLOCK][16];
     uint32_t unsafe = 0;
     for (int32_t m = 0; m < n; m++) {
@@ -408,16 +526,7 @@ MM_INLINE uint32_t pack_group(uint8_t *to, int32_t n, const by_mm_src *src, int6
         if (g < k / BY_MM_GROUP && !a8_group(&v, &tab, &src[m], g)) unsafe |= UINT32_C(1) << m;
         _mm512_store_si512(square[m], fp8 ? fp8_order(v) : fp4_order(v));
     }
-    if (n == 1) { /* a row alone stays as it is */
-        memcpy(to + (fp8 ? g / 2 * 128 + g % 2 * 32 : g * 64), square[0], fp8 ? 32 : 64);
-        if (fp8) memcpy(to + g / 2 * 128 + g % 2 * 32 + 64, square[0] + 8, 32);
-        return unsafe;
-    }
-    for (int j = 0; j < 16; j++) {
-        int64_t pair = fp8 ? (g / 2 * 2 + j / 8) * 16 + g % 2 * 8 + j % 8 : g * 16 + j;
-        uint8_t *at = to + pair * 4 * n;
-        _mm512_mask_storeu_epi32(at, rows, _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), rows, column, &square[0][j], 4));
-    }
+    place_group(to, n, (const uint32_t(*)[16])square, g, fp8);
     return unsafe;
 }
 
@@ -434,11 +543,24 @@ static uint32_t pack_fp8(uint8_t *to, int32_t n_block, const by_mm_src *src, int
     return unsafe;
 }
 
+/* bf16 rows as they are. */
+static uint32_t pack_bf16(uint8_t *to, int32_t n_block, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1) {
+    _Alignas(64) uint32_t square[BY_MM_BLOCK][16];
+    for (int64_t g = g0; g < g1; g++) {
+        const int64_t left = k - g * BY_MM_GROUP;
+        const __mmask32 columns = left >= 32 ? 0xffffffff : (__mmask32)((UINT32_C(1) << left) - 1);
+        for (int32_t m = 0; m < n_block; m++)
+            _mm512_store_si512(square[m], _mm512_maskz_loadu_epi16(columns, src[m].data + g * 64));
+        place_group(to, n_block, (const uint32_t(*)[16])square, g, false);
+    }
+    return 0;
+}
+
 /* ---- the limit ---------------------------------------------------------------------------------------------------- */
 
 /* Four results from two times two operands, as in multiply_pair, nothing loaded. */
 static double peak(int64_t n) {
-    configure(16, 16);
+    load_config(16, 16, 16, 16);
     _tile_zero(0); /* the instructions name tiles by constants */
     _tile_zero(1);
     _tile_zero(2);
@@ -459,10 +581,13 @@ static double peak(int64_t n) {
 
 #define AMX_WAY(c, p, columns)                                                                                         \
     {.core = c, .pack = p, .mt = BY_MM_MT, .block = BY_MM_BLOCK, .elem_bytes = 2, .pad = columns, .bf16 = true,         \
-     .scratch_bytes = sizeof(work)}
+     .put = put_rows, .scratch_bytes = sizeof(work)}
 const by_mm_kernels by_mm_amx = {
     .isa = BY_ISA_AMX,
     .base = &by_mm_avx512,
     .a8 = {AMX_WAY(core_fp4, pack_fp4, 32), AMX_WAY(core_fp8, pack_fp8, 64)},
+    .bf16 = AMX_WAY(core_bf16, pack_bf16, 32),
+    .enter = enter,
+    .leave = leave,
     .peak = peak,
 };

@@ -15,6 +15,7 @@
 
 #include "ops/cpu/mm_avx512.h"
 #include "ops/cpu/mm_bf16.h"
+#include "ops/cpu/mm_put.h"
 
 enum { MT = 8, R_MAX = 8, SEGMENT = 64 /* groups whose exponents are kept at hand */ };
 
@@ -260,7 +261,8 @@ static double peak(int64_t n) {
 const by_mm_kernels by_mm_avx512bf16 = {
     .isa = BY_ISA_AVX512BF16,
     .base = &by_mm_avx512,
-    .a8 = {{.core = core_fp4, .pack = pack_fp4, .mt = MT, .block = 1, .elem_bytes = 2, .pad = 32, .bf16 = true},
-           {.core = core_fp8, .pack = pack_fp8, .mt = MT, .block = 1, .elem_bytes = 2, .pad = 64, .bf16 = true, .fold = fold}},
+    .a8 = {{.core = core_fp4, .pack = pack_fp4, .mt = MT, .block = 1, .elem_bytes = 2, .pad = 32, .bf16 = true, .put = put_rows},
+           {.core = core_fp8, .pack = pack_fp8, .mt = MT, .block = 1, .elem_bytes = 2, .pad = 64, .bf16 = true, .fold = fold,
+            .put = put_rows}},
     .peak = peak,
 };

@@ -16,6 +16,8 @@
 
 #include <string.h>
 
+#include "ops/cpu/mm_put.h"
+
 #define MM_INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)
 #define MM_UNROLL _Pragma("clang loop unroll(full)")
@@ -147,6 +149,12 @@ static bool group_values(float x[BY_MM_GROUP], const by_mm_src *src, int64_t c, 
         memcpy(x, src->data + c * 4, (size_t)n * 4);
         return true;
     }
+    if (src->type == BY_MM_BF16 && n == BY_MM_GROUP) { /* a loop of known length */
+        uint16_t b[BY_MM_GROUP];
+        memcpy(b, src->data + c * 2, sizeof b);
+        for (int i = 0; i < BY_MM_GROUP; i++) x[i] = by_bf16_to_f32(b[i]);
+        return true;
+    }
     if (src->type == BY_MM_BF16) {
         for (int64_t i = 0; i < n; i++) {
             uint16_t b;
@@ -193,7 +201,7 @@ static uint32_t pack_split(uint8_t *to, int32_t n_block, const by_mm_src *src, i
     return !pack_groups(to, src, k, g0, g1, true);
 }
 
-#define MM_PLAIN_WAY(c, p) {.core = c, .pack = p, .mt = MM_MT, .block = 1, .elem_bytes = 4, .pad = BY_MM_GROUP}
+#define MM_PLAIN_WAY(c, p) {.core = c, .pack = p, .mt = MM_MT, .block = 1, .elem_bytes = 4, .pad = BY_MM_GROUP, .put = put_rows}
 #define MM_PLAIN_WAYS                                                                                                  \
     {MM_PLAIN_WAY(core_fp4_f32, pack_split), MM_PLAIN_WAY(core_fp8_f32, pack_straight),                                \
      MM_PLAIN_WAY(core_bf16_f32, pack_split), MM_PLAIN_WAY(core_f32_f32, pack_straight)}

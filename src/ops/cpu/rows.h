@@ -234,6 +234,56 @@ static void write_back_rows(float *y, const float *h, const float *out, const fl
     }
 }
 
+VEC v16 load_as(by_dtype type, const void *p, int64_t i) {
+    return type == BY_BF16 ? v_load_bf16((const uint16_t *)p + i) : v_load((const float *)p + i);
+}
+/* The last n < 16 of them. */
+VEC v16 load_part_as(by_dtype type, const void *p, int64_t i, int64_t n) {
+    float x[L] = {0};
+    for (int64_t j = 0; j < n; j++) x[j] = type == BY_BF16 ? by_bf16_to_f32(((const uint16_t *)p)[i + j]) : ((const float *)p)[i + j];
+    return v_load(x);
+}
+
+VEC double mix_squares_as(float *u, const float *a, by_dtype type, const void *x, int32_t m, int64_t n) {
+    v16d acc = vd_zero();
+    FOR_BLOCKS(n) {
+        v16 sum = v_set1(0);
+        for (int32_t j = 0; j < m; j++) {
+            v16 v = part == L ? load_as(type, x, j * n + i) : load_part_as(type, x, j * n + i, part);
+            sum = v_add(sum, v_mul(v_set1(a[j]), v));
+            acc = vd_fma(acc, v, v);
+        }
+        STORE(u, sum);
+    }
+    return vd_sum(acc);
+}
+static double mix_squares_rows(float *u, const float *a, by_dtype type, const void *x, int32_t m, int64_t n) {
+    if (type == BY_BF16) return m == 4 ? mix_squares_as(u, a, BY_BF16, x, 4, n) : mix_squares_as(u, a, BY_BF16, x, m, n);
+    return mix_squares_as(u, a, BY_F32, x, m, n);
+}
+
+VEC void add_rows_as(void *y, by_dtype type, const void *x, int64_t stride, int64_t k, const void *last, int64_t n) {
+    FOR_BLOCKS(n) {
+        v16 sum = v_set1(0);
+        for (int64_t j = 0; j <= k; j++) {
+            const void *row = j < k ? (const uint8_t *)x + j * stride : last;
+            if (row) sum = v_add(sum, part == L ? load_as(type, row, i) : load_part_as(type, row, i, part));
+        }
+        if (type == BY_F32) STORE((float *)y, sum);
+        else if (part == L) vi_store_u16((uint16_t *)y + i, v_to_bf16(sum));
+        else
+            for (int64_t j = 0; j < part; j++) {
+                float s[L];
+                v_store(s, sum);
+                ((uint16_t *)y)[i + j] = by_bf16_of_f32(s[j]);
+            }
+    }
+}
+static void add_rows_row(void *y, by_dtype type, const void *x, int64_t stride, int64_t k, const void *last, int64_t n) {
+    if (type == BY_BF16) add_rows_as(y, BY_BF16, x, stride, k, last, n);
+    else add_rows_as(y, BY_F32, x, stride, k, last, n);
+}
+
 static void add_scaled_row(float *y, float a, const float *x, int64_t n) {
     FOR_BLOCKS(n) STORE(y, v_add(LOAD(y), v_mul(v_set1(a), LOAD(x))));
 }
@@ -263,16 +313,50 @@ VEC v16 v_exp(v16 x) {
     return v_float(vi_pick_gt(size, inf, v_bits(x), y));
 }
 
+VEC v16 v_swiglu(v16 g, v16 u, float limit, float w) {
+    if (limit > 0) { /* NaN stays: it is the second operand */
+        g = v_min(v_set1(limit), g);
+        u = v_max(v_set1(-limit), v_min(v_set1(limit), u));
+    }
+    v16 s = v_div(g, v_add(v_set1(1), v_exp(v_sub(v_set1(0), g))));
+    return v_mul(v_mul(s, u), v_set1(w));
+}
+
 static void swiglu_row(float *y, const float *g, const float *u, int64_t n, float limit, float w) {
-    FOR_BLOCKS(n) {
-        v16 gv = LOAD(g);
-        v16 uv = LOAD(u);
-        if (limit > 0) { /* NaN stays: it is the second operand */
-            gv = v_min(v_set1(limit), gv);
-            uv = v_max(v_set1(-limit), v_min(v_set1(limit), uv));
+    FOR_BLOCKS(n) STORE(y, v_swiglu(LOAD(g), LOAD(u), limit, w));
+}
+
+VEC v16 v_round_bf16(v16 x) { return v_float(vi_sll(v_to_bf16(x), 16)); }
+
+/* With its exponent bits alone a value that is not finite is infinite, and any other is not. */
+VEC bool has_bad(v16 a, v16 b, v16 c, v16 d) {
+    const v16i exponent = vi_set1(0x7f800000);
+    v16 most = v_max(v_max(v_float(vi_and(v_bits(a), exponent)), v_float(vi_and(v_bits(b), exponent))),
+                     v_max(v_float(vi_and(v_bits(c), exponent)), v_float(vi_and(v_bits(d), exponent))));
+    return v_max_all(most) == INFINITY;
+}
+
+static void gate_rows(const by_vec_gate *e) {
+    const bool bf16 = e->act == BY_BF16;
+    for (int64_t r = 0; r < e->m; r++) {
+        const float *g = e->g + r * 2 * L, *u = e->u + r * 2 * L;
+        const int64_t n0 = e->n < L ? e->n : L, n1 = e->n - n0;
+        v16 g0 = n0 == L ? v_load(g) : v_load_part(g, n0), g1 = n1 == L ? v_load(g + L) : v_load_part(g + L, n1);
+        v16 u0 = n0 == L ? v_load(u) : v_load_part(u, n0), u1 = n1 == L ? v_load(u + L) : v_load_part(u + L, n1);
+        if (bf16) {
+            g0 = v_round_bf16(g0);
+            g1 = v_round_bf16(g1);
+            u0 = v_round_bf16(u0);
+            u1 = v_round_bf16(u1);
         }
-        v16 s = v_div(gv, v_add(v_set1(1), v_exp(v_sub(v_set1(0), gv))));
-        STORE(y, v_mul(v_mul(s, uv), v_set1(w)));
+        if (has_bad(g0, g1, u0, u1)) __atomic_store_n(&e->bad[e->row[r]], 1, __ATOMIC_RELAXED);
+        const float w = e->weight ? e->weight[r] : 1;
+        float y[2 * L];
+        v_store(y, v_swiglu(g0, u0, e->limit, w));
+        v_store(y + L, v_swiglu(g1, u1, e->limit, w));
+        uint8_t *to = e->to + r * e->stride;
+        if (e->scale_off) quant_act8(y, 2 * L, to, to + e->scale_off);
+        else memcpy(to, y, (size_t)e->n * 4);
     }
 }
 
@@ -310,6 +394,49 @@ static double softmax_row(float *p, int64_t n, float sink) {
         sum = vd_fma(sum, part == L ? e : v_load_part(p + i, part), ones);
     }
     return 1.0 / (vd_sum(sum) + exp((double)sink - (double)top));
+}
+
+/* ---- hyper-connections ------------------------------------------------------------------------------------------- */
+
+VEC v16 v_sigmoid(v16 x) { return v_div(v_set1(1), v_add(v_set1(1), v_exp(v_sub(v_set1(0), x)))); }
+
+/* Values a, a + step, ... of n are divided by their sum: a product with its inverse, one division for all. They stay in memory:
+ * the division takes longer than reaching them. */
+VEC void divide_by_sum(float *c, int n, int step, float eps) {
+    v16 sum = v_set1(eps);
+    for (int i = 0; i < n; i++) sum = v_add(sum, v_load(c + i * step * L));
+    v16 inv = v_div(v_set1(1), sum);
+    for (int i = 0; i < n; i++) v_store(c + i * step * L, v_mul(v_load(c + i * step * L), inv));
+}
+
+VEC void sinkhorn_lanes(float *c, int m, int iters, float eps) {
+    for (int i = 0; i < m; i++) {
+        float *row = c + i * m * L;
+        v16 top = v_load(row);
+        for (int j = 1; j < m; j++) top = v_max(top, v_load(row + j * L));
+        for (int j = 0; j < m; j++) v_store(row + j * L, v_exp(v_sub(v_load(row + j * L), top)));
+        divide_by_sum(row, m, 1, 0);
+        for (int j = 0; j < m; j++) v_store(row + j * L, v_add(v_load(row + j * L), v_set1(eps)));
+    }
+    for (int it = 0; it < iters; it++) {
+        for (int i = 0; i < m && it > 0; i++) divide_by_sum(c + i * m * L, m, 1, eps);
+        for (int j = 0; j < m; j++) divide_by_sum(c + j * L, m, m, eps);
+    }
+}
+
+VEC void hc_weights_of(float *z, const float *base, const float *scale, int m, int iters, float eps) {
+    for (int i = 0; i < m * (m + 2); i++) {
+        v16 x = v_add(v_mul(v_load(z + i * L), v_set1(scale[i < 2 * m ? i / m : 2])), v_set1(base[i]));
+        if (i < m) x = v_add(v_sigmoid(x), v_set1(eps));
+        else if (i < 2 * m) x = v_mul(v_set1(2), v_sigmoid(x));
+        v_store(z + i * L, x);
+    }
+    sinkhorn_lanes(z + 2 * m * L, m, iters, eps);
+}
+
+static void hc_weights_lanes(float *z, const float *base, const float *scale, int32_t m, int32_t iters, float eps) {
+    if (m == 4) hc_weights_of(z, base, scale, 4, iters, eps); /* the usual one, with loops of known length */
+    else hc_weights_of(z, base, scale, m, iters, eps);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
@@ -396,9 +523,9 @@ static void head_sum_rows(float *score, const float *s, int64_t lds, const float
 
 #define BY_VEC_TABLE(set)                                                                                              \
     {.isa = set, .load = load_row, .store = store_row, .round = round_row, .rec_load = rec_load, .rec_store = rec_store, \
-     .dot = dot_rows, .norm = norm_row, .rotate = rotate_row, .mix = mix_rows, .write_back = write_back_rows,          \
-     .add_scaled = add_scaled_row, .swiglu = swiglu_row, .softplus_root = softplus_root_row, .dot4 = dot4_rows,             \
-    .scores = scores_rows,                                                                                                 \
-     .softmax = softmax_row, .values = values_rows, .head_sum = head_sum_rows}
+     .dot = dot_rows, .norm = norm_row, .rotate = rotate_row, .mix = mix_rows, .mix_squares = mix_squares_rows,        \
+     .hc_weights = hc_weights_lanes, .write_back = write_back_rows, .add_scaled = add_scaled_row,                      \
+     .add_rows = add_rows_row, .swiglu = swiglu_row, .gate_rows = gate_rows, .softplus_root = softplus_root_row,       \
+     .dot4 = dot4_rows, .scores = scores_rows, .softmax = softmax_row, .values = values_rows, .head_sum = head_sum_rows}
 
 #endif
