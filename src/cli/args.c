@@ -185,6 +185,21 @@ void by_args_free(const by_flag *flags, int n_flags) {
     }
 }
 
+int by_args_numbers(const by_flag_list *list, double *out, int max) {
+    int n = 0;
+    for (int i = 0; i < list->n; i++) {
+        for (const char *at = list->items[i], *end;; at = end + 1) {
+            char *stop = NULL;
+            double v = strtod(at, &stop);
+            end = stop;
+            if (end == at || (*end && *end != ',') || !isfinite(v) || n == max) return -1;
+            out[n++] = v;
+            if (!*end) break;
+        }
+    }
+    return n;
+}
+
 void by_args_print_help(const by_flag *flags, int n_flags) {
     for (int i = 0; i < n_flags; i++) {
         if (!flags[i].help) continue;

@@ -46,19 +46,28 @@ static by_status take_drafts(void *arg, int64_t position, const by_spec_drafts *
     return BY_OK;
 }
 
-/* How many drafts of each block the answer went on with. Blocks that the answer's end cuts tell nothing about what is behind it and are
- * left out. */
-static by_status add_recording(job *j, const recording *r, const int32_t *tokens, int64_t n_tokens, by_err *err) {
+/* Drafts of a block up to the first end token: nothing follows that one. */
+static int32_t up_to_end(const int32_t *ids, int32_t K, int32_t eos) {
+    for (int32_t j = 0; j < K; j++)
+        if (ids[j] == eos) return j + 1;
+    return K;
+}
+
+/* What became of each block: how many of its drafts the answer went on with. Blocks that the limit of tokens cuts tell nothing about what
+ * is behind it and are left out; behind an end token nothing is. */
+static by_status add_recording(job *j, const recording *r, const int32_t *tokens, int64_t n_tokens, bool ended, int32_t eos, by_err *err) {
     int64_t n = 0;
-    int32_t *accepted = by_alloc(BY_MEM_MISC, (size_t)(r->n ? r->n : 1) * sizeof *accepted);
-    if (!accepted) return BY_FAIL(err, BY_ENOMEM, "out of memory for traces");
-    for (; n < r->n && r->first + n + r->K <= n_tokens; n++) {
+    by_draft_outcome *o = by_alloc(BY_MEM_MISC, (size_t)(r->n ? r->n : 1) * sizeof *o);
+    if (!o) return BY_FAIL(err, BY_ENOMEM, "out of memory for traces");
+    for (; n < r->n && (ended || r->first + n + r->K <= n_tokens); n++) {
+        const int32_t *ids = r->ids + n * r->K, *text = tokens + r->first + n;
+        int64_t left = n_tokens - r->first - n;
         int32_t k = 0;
-        while (k < r->K && r->ids[n * r->K + k] == tokens[r->first + n + k]) k++;
-        accepted[n] = k;
+        while (k < r->K && k < left && ids[k] == text[k]) k++;
+        o[n] = (by_draft_outcome){.raw = r->raw + n * r->K, .accepted = k, .n = up_to_end(ids, r->K, eos)};
     }
-    by_status status = n ? by_draft_traces_add(&j->traces, r->raw, accepted, n, r->K, err) : BY_OK;
-    by_free(accepted);
+    by_status status = n ? by_draft_traces_add(&j->traces, o, n, r->K, err) : BY_OK;
+    by_free(o);
     return status;
 }
 
@@ -82,7 +91,8 @@ static by_status answer(job *j, by_solo *s, const by_token_line *l, int64_t i, b
         by_solo_reset(s);
         status = by_solo_generate(s, tokens, (int32_t)l->n_tokens, &o, take_token, NULL, &res, err);
         int64_t before = j->traces.n_answers;
-        if (status == BY_OK) status = add_recording(j, &r, tokens, res.n_prompt + res.n_output, err);
+        if (status == BY_OK)
+            status = add_recording(j, &r, tokens, res.n_prompt + res.n_output, res.finish == BY_SOLO_STOP, o.sampling.eos_id, err);
         if (status == BY_OK && j->record && j->traces.n_answers > before) by_draft_traces_write(&j->traces, before, l->id, &j->out);
     }
     by_free(tokens);

@@ -15,16 +15,19 @@
 #include "engine/spec.h"
 #include "json/json_write.h"
 
-enum { MAX_COUNTS = 16, N_MODES = 3 };
-static const char *const mode_names[N_MODES] = {"off", "fixed", "confidence"};
+enum { MAX_COUNTS = 16, MAX_THRESHOLDS = 16 };
+
+/* off, fixed, confidence, and a mode for each threshold. */
+typedef enum { OFF, FIXED, CONFIDENCE, THRESHOLD } mode;
 
 typedef struct {
     const char *traces_in, *curve;
-    by_flag_list counts, temperatures;
+    by_flag_list counts, temperatures, thresholds;
     double sample_ms, draft_ms, draft_row_ms;
-    double temperature[BY_ENGINE_DRAFTS_MAX]; /* of the confidences, by position */
+    double temperature[BY_ENGINE_DRAFTS_MAX], threshold[MAX_THRESHOLDS]; /* of the confidences, by position; of survivals */
+    int n_thresholds;
     int64_t n_steps;
-    bool json;
+    bool padded, json;
     by_draft_traces traces;
     by_draft_cost_model cost;
 } job;
@@ -41,9 +44,14 @@ typedef struct {
     int64_t n_steps, n_tokens, n_verified;
 } result;
 
+static const by_draft_outcome *outcome(const job *j, const runner *r) {
+    return &j->traces.positions[j->traces.first[r->answer] + r->at];
+}
+
+/* Drafts behind a drafted end token are void. */
 static void look(const job *j, runner *r) {
-    const by_draft_outcome *o = &j->traces.positions[j->traces.first[r->answer] + r->at];
-    for (int32_t k = 0; k < j->traces.n_drafts; k++) r->newest[k] = by_spec_confidence(o->raw[k], j->temperature[k]);
+    const by_draft_outcome *o = outcome(j, r);
+    for (int32_t k = 0; k < j->traces.n_drafts; k++) r->newest[k] = k < o->n ? by_spec_confidence(o->raw[k], j->temperature[k]) : 0;
 }
 
 static void next_answer(const job *j, runner *r, int64_t *answer) {
@@ -51,56 +59,74 @@ static void next_answer(const job *j, runner *r, int64_t *answer) {
     look(j, r);
 }
 
-/* Rows of each sequence; total in *total. False: the curve does not reach that far. */
-static bool plan(const job *j, int mode, const runner *r, int32_t n, int32_t *rows, by_draft_request *req, by_draft_heap_entry *heap,
-                 int32_t *total) {
-    int32_t K = j->traces.n_drafts;
-    by_draft_cost cost = {.curve = j->cost.curve, .n_curve = j->cost.n_curve, .sampler_ms = j->sample_ms + j->draft_ms + j->draft_row_ms * n};
+static by_draft_cost cost_of(const job *j, mode m, int32_t n) {
+    return (by_draft_cost){.curve = j->cost.curve, .n_curve = j->cost.n_curve, .any_size = !j->padded,
+                           .sampler_ms = j->sample_ms + (m == OFF ? 0 : j->draft_ms + j->draft_row_ms * n)};
+}
+
+/* Rows of each sequence as the engine gives them; total in *total. False: the curve does not reach that far. */
+static bool plan(const job *j, mode m, double threshold, const runner *r, int32_t n, by_draft_pace *pace, int32_t *rows,
+                 by_draft_request *req, by_draft_heap_entry *heap, int32_t *total) {
+    int32_t K = j->traces.n_drafts, n_known = 0;
+    by_draft_cost cost = cost_of(j, m, n);
     *total = 0;
-    if (mode < 2) {
-        for (int32_t i = 0; i < n; i++) *total += rows[i] = mode == 0 ? 1 : 1 + K;
+    if (m == OFF || m == FIXED) {
+        for (int32_t i = 0; i < n; i++) *total += rows[i] = m == OFF ? 1 : 1 + K;
         return true;
     }
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < n; i++) {
+        n_known += r[i].has_older;
         req[i] = (by_draft_request){.budget = r[i].has_older ? r[i].older : NULL, .split = r[i].newest, .has_drafts = true};
-    by_draft_plan p;
-    if (by_draft_plan_make(&p, rows, req, n, K, &cost, heap, NULL) < 0) return false;
-    *total = p.total_rows;
+    }
+    by_draft_plan p = {.total_rows = n * (1 + K)};
+    double least = threshold;
+    if (m == CONFIDENCE) {
+        by_draft_cost plain = cost_of(j, OFF, n);
+        double plain_ms = by_draft_cost_ms(&plain, n) + plain.sampler_ms;
+        if (by_draft_plan_make(&p, rows, req, n, K, &cost, heap, NULL) < 0) return false;
+        if (2 * n_known >= n) by_draft_pace_note(pace, &p, n, plain_ms);
+        least = by_draft_price(pace, &p, n, plain_ms);
+    }
+    *total = by_draft_plan_split(rows, j->padded ? p.total_rows : n * (1 + K), least, req, n, K, heap);
     return true;
 }
 
+/* Brings sequence i forward by what v verified drafts give. */
+static void advance(const job *j, runner *r, int32_t v, int64_t *answer, result *out) {
+    const by_draft_outcome *o = outcome(j, r);
+    int64_t got = 1 + (o->accepted < v ? o->accepted : v), left = j->traces.first[r->answer + 1] - j->traces.first[r->answer] - r->at;
+    if (got > left) got = left; /* the last accepted draft was the end token */
+    out->n_tokens += got;
+    out->n_verified += v;
+    memcpy(r->older, r->newest, sizeof r->older);
+    r->has_older = true;
+    r->at += got;
+    if (got == left) next_answer(j, r, answer);
+    else look(j, r);
+}
+
 /* Runs n sequences for n_steps steps. */
-static by_status replay(const job *j, int mode, int32_t n, result *out, by_err *err) {
+static by_status replay(const job *j, mode m, double threshold, int32_t n, result *out, by_err *err) {
     *out = (result){0};
     runner *r = by_alloc_zero(BY_MEM_MISC, (size_t)n * sizeof *r);
     int32_t *rows = by_alloc(BY_MEM_MISC, (size_t)n * sizeof *rows);
     by_draft_request *req = by_alloc(BY_MEM_MISC, (size_t)n * sizeof *req);
     by_draft_heap_entry *heap = by_alloc(BY_MEM_MISC, (size_t)n * sizeof *heap);
     by_status status = r && rows && req && heap ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for a simulation");
-    by_draft_cost cost = {.curve = j->cost.curve, .n_curve = j->cost.n_curve};
+    by_draft_cost cost = cost_of(j, m, n);
+    by_draft_pace pace = {0};
     int64_t answer = 0;
     for (int32_t i = 0; i < n && status == BY_OK; i++) next_answer(j, &r[i], &answer);
     for (int64_t s = 0; s < j->n_steps && status == BY_OK; s++) {
         int32_t total;
-        double ms = plan(j, mode, r, n, rows, req, heap, &total) ? by_cost_of_rows(&cost, total) : (double)INFINITY;
+        double ms = plan(j, m, threshold, r, n, &pace, rows, req, heap, &total) ? by_draft_cost_ms(&cost, total) : (double)INFINITY;
         if (!(ms < 1e300)) {
             status = BY_FAIL(err, BY_EINVAL, "%s: the curve ends below the rows of %d sequences", j->curve, n);
             break;
         }
-        out->ms += ms + j->sample_ms + (mode ? j->draft_ms + j->draft_row_ms * n : 0);
+        out->ms += ms + cost.sampler_ms;
         out->n_steps++;
-        for (int32_t i = 0; i < n; i++) {
-            const int64_t *first = j->traces.first;
-            int32_t right = j->traces.positions[first[r[i].answer] + r[i].at].accepted, v = rows[i] - 1;
-            int32_t got = 1 + (right < v ? right : v);
-            out->n_tokens += got;
-            out->n_verified += v;
-            memcpy(r[i].older, r[i].newest, sizeof r[i].older);
-            r[i].has_older = true;
-            r[i].at += got;
-            if (first[r[i].answer] + r[i].at >= first[r[i].answer + 1]) next_answer(j, &r[i], &answer);
-            else look(j, &r[i]);
-        }
+        for (int32_t i = 0; i < n; i++) advance(j, &r[i], rows[i] - 1, &answer, out);
     }
     by_free(r);
     by_free(rows);
@@ -109,17 +135,35 @@ static by_status replay(const job *j, int mode, int32_t n, result *out, by_err *
     return status;
 }
 
-static void print_json_row(by_json_out *o, int32_t n, int mode, const result *r) {
+static void print_json_row(by_json_out *o, int32_t n, const char *name, const result *r) {
     double steps = (double)r->n_steps * n;
     by_json_out_object_begin(o);
     by_json_out_member_int(o, "sequences", n);
-    by_json_out_member_z(o, "mode", mode_names[mode]);
+    by_json_out_member_z(o, "mode", name);
     const struct { const char *key; double v; } fields[] = {{"tokens_per_s", (double)r->n_tokens / r->ms * 1e3},
         {"tokens_per_step", (double)r->n_tokens / steps}, {"verified_per_step", (double)r->n_verified / steps}};
-    for (int i = 0; i < 3; i++) {
-        by_json_out_member_double(o, fields[i].key, fields[i].v);
-    }
+    for (int i = 0; i < 3; i++) by_json_out_member_double(o, fields[i].key, fields[i].v);
     by_json_out_object_end(o);
+}
+
+static by_status run_count(const job *j, int32_t n, by_json_out *o, by_err *err) {
+    static const char *const names[] = {"off", "fixed", "confidence"};
+    double off = 0;
+    for (int k = 0; k < THRESHOLD + j->n_thresholds; k++) {
+        result r;
+        char name[32];
+        mode m = k < THRESHOLD ? (mode)k : THRESHOLD;
+        double threshold = m == THRESHOLD ? j->threshold[k - THRESHOLD] : 0;
+        BY_TRY(replay(j, m, threshold, n, &r, err));
+        double rate = (double)r.n_tokens / r.ms * 1e3, steps = (double)r.n_steps * n;
+        if (m == OFF) off = rate;
+        if (m == THRESHOLD) snprintf(name, sizeof name, "> %.4g", threshold);
+        else snprintf(name, sizeof name, "%s", names[m]);
+        if (j->json) print_json_row(o, n, name, &r);
+        else printf("%9d %-10s %12.0f %9.3f %10.3f %10.3f\n", n, name, rate, rate / off, (double)r.n_tokens / steps,
+                    (double)r.n_verified / steps);
+    }
+    return BY_OK;
 }
 
 /* Everything that is given, read and checked against each other before the first replay. */
@@ -135,6 +179,8 @@ static by_status read_all(job *j, int64_t *counts, int *n, by_err *err) {
     BY_TRY(by_engine_flags_temperatures(j->temperature, &j->temperatures, err));
     for (int k = 0; k < BY_ENGINE_DRAFTS_MAX; k++)
         if (j->temperature[k] == 0) j->temperature[k] = 1;
+    j->n_thresholds = by_args_numbers(&j->thresholds, j->threshold, MAX_THRESHOLDS);
+    if (j->n_thresholds < 0) return BY_FAIL(err, BY_EINVAL, "--threshold: not a list of at most %d numbers", MAX_THRESHOLDS);
     BY_TRY(by_cost_read(&j->cost, j->curve, err));
     BY_TRY(by_draft_traces_read(&j->traces, j->traces_in, err));
     int32_t K = j->traces.n_drafts, reach = j->cost.curve[j->cost.n_curve - 1].rows;
@@ -154,20 +200,7 @@ static by_status run(job *j, by_err *err) {
     by_json_out_array_begin(&o);
     if (!j->json) printf("%9s %-10s %12s %9s %10s %10s\n", "sequences", "mode", "tokens/s", "of off", "tok/step", "verified");
     by_status status = BY_OK;
-    for (int i = 0; i < n && status == BY_OK; i++) {
-        double off = 0;
-        for (int mode = 0; mode < N_MODES && status == BY_OK; mode++) {
-            result r;
-            int32_t k = (int32_t)counts[i];
-            status = replay(j, mode, k, &r, err);
-            if (status < 0) break;
-            double rate = (double)r.n_tokens / r.ms * 1e3, steps = (double)r.n_steps * k;
-            if (mode == 0) off = rate;
-            if (j->json) print_json_row(&o, k, mode, &r);
-            else printf("%9d %-10s %12.0f %9.3f %10.3f %10.3f\n", k, mode_names[mode], rate, rate / off, (double)r.n_tokens / steps,
-                        (double)r.n_verified / steps);
-        }
-    }
+    for (int i = 0; i < n && status == BY_OK; i++) status = run_count(j, (int32_t)counts[i], &o, err);
     by_json_out_array_end(&o);
     if (j->json && status == BY_OK) printf("%s\n", by_buf_z(&text));
     by_buf_deinit(&text);
@@ -188,6 +221,10 @@ int by_cmd_simulate(int argc, char **argv) {
          .help = "for proposing, of each sequence (default: 0)"},
         {.names = "--draft-conf-temp", .kind = BY_FLAG_LIST, .out = &j.temperatures,
          .help = "temperatures of the confidences by position, as 1.1,0.9 (see calibrate; default: 1)"},
+        {.names = "--threshold", .kind = BY_FLAG_LIST, .out = &j.thresholds,
+         .help = "besides: verify every draft whose survival is at least this; a list"},
+        {.names = "--padded", .kind = BY_FLAG_BOOL, .out = &j.padded,
+         .help = "a step runs, and costs, the next size of the curve (default: what lies between the sizes)"},
         {.names = "--steps", .kind = BY_FLAG_INT, .out = &j.n_steps, .min = 1, .max = 1 << 24, .help = "steps of a replay (default: 2000)"},
         {.names = "--json", .kind = BY_FLAG_BOOL, .out = &j.json, .help = "a JSON list instead of a table"},
     };

@@ -20,7 +20,7 @@ static bool grow(void **items, int64_t need, int64_t *cap, size_t size) {
     return true;
 }
 
-by_status by_draft_traces_add(by_draft_traces *t, const float *raw, const int32_t *accepted, int64_t n, int32_t n_drafts, by_err *err) {
+by_status by_draft_traces_add(by_draft_traces *t, const by_draft_outcome *outcomes, int64_t n, int32_t n_drafts, by_err *err) {
     if (n_drafts < 1 || n_drafts > DRAFTS_MAX || (t->n_drafts && n_drafts != t->n_drafts))
         return BY_FAIL(err, BY_EFORMAT, "traces: blocks of %d drafts beside blocks of %d", n_drafts, t->n_drafts);
     t->n_drafts = n_drafts;
@@ -30,8 +30,10 @@ by_status by_draft_traces_add(by_draft_traces *t, const float *raw, const int32_
     ok = ok && grow((void **)&t->values, need, &cap, (size_t)n_drafts * 4);
     ok = ok && grow((void **)&t->first, t->n_answers + 2, &t->cap_answers, sizeof *t->first);
     if (!ok) return BY_FAIL(err, BY_ENOMEM, "out of memory for traces");
-    memcpy(t->values + t->n_positions * n_drafts, raw, (size_t)n * (size_t)n_drafts * 4);
-    for (int64_t i = 0; i < n; i++) t->positions[t->n_positions + i].accepted = accepted[i];
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(t->values + (t->n_positions + i) * n_drafts, outcomes[i].raw, (size_t)n_drafts * 4);
+        t->positions[t->n_positions + i] = outcomes[i];
+    }
     t->first[t->n_answers++] = t->n_positions;
     t->n_positions += n;
     t->first[t->n_answers] = t->n_positions;
@@ -61,6 +63,10 @@ void by_draft_traces_write(const by_draft_traces *t, int64_t i, by_str id, by_bu
         by_json_out_array_end(&o);
         by_json_out_key(&o, "accepted");
         by_json_out_int(&o, t->positions[p].accepted);
+        if (t->positions[p].n < t->n_drafts) {
+            by_json_out_key(&o, "n");
+            by_json_out_int(&o, t->positions[p].n);
+        }
         by_json_out_object_end(&o);
     }
     by_json_out_array_end(&o);
@@ -70,9 +76,9 @@ void by_draft_traces_write(const by_draft_traces *t, int64_t i, by_str id, by_bu
 
 /* ---- reading ---- */
 
-static by_status read_position(const by_json *v, float *raw, int32_t *accepted, int32_t *n_drafts, by_err *err) {
-    const by_json *list = by_json_get(v, "raw"), *count = by_json_get(v, "accepted");
-    int64_t n = 0;
+static by_status read_position(const by_json *v, float *raw, by_draft_outcome *out, int32_t *n_drafts, by_err *err) {
+    const by_json *list = by_json_get(v, "raw"), *count = by_json_get(v, "accepted"), *void_from = by_json_get(v, "n");
+    int64_t n = 0, accepted = 0;
     if (!list || !by_json_is(list, BY_JSON_ARRAY) || list->n < 1 || list->n > DRAFTS_MAX || (*n_drafts && (int32_t)list->n != *n_drafts))
         return BY_FAIL(err, BY_EFORMAT, "raw: not a list of 1..%d numbers, as many as elsewhere", DRAFTS_MAX);
     *n_drafts = (int32_t)list->n;
@@ -80,8 +86,10 @@ static by_status read_position(const by_json *v, float *raw, int32_t *accepted, 
         if (!by_json_is_number(&list->v.items[j])) return BY_FAIL(err, BY_EFORMAT, "raw[%u]: not a number", j);
         raw[j] = (float)by_json_number(&list->v.items[j]);
     }
-    if (!count || !by_json_int_in(count, 0, list->n, &n)) return BY_FAIL(err, BY_EFORMAT, "accepted: not in 0..%u", list->n);
-    *accepted = (int32_t)n;
+    n = list->n;
+    if (void_from && !by_json_int_in(void_from, 1, list->n, &n)) return BY_FAIL(err, BY_EFORMAT, "n: not in 1..%u", list->n);
+    if (!count || !by_json_int_in(count, 0, n, &accepted)) return BY_FAIL(err, BY_EFORMAT, "accepted: not in 0..%lld", (long long)n);
+    *out = (by_draft_outcome){.raw = raw, .accepted = (int32_t)accepted, .n = (int32_t)n};
     return BY_OK;
 }
 
@@ -93,16 +101,17 @@ static by_status read_line(by_draft_traces *t, by_str line, by_err *err) {
     const by_json *list = status == BY_OK ? by_json_get(&row, "positions") : NULL;
     if (status == BY_OK && (!list || !by_json_is(list, BY_JSON_ARRAY) || list->n == 0))
         status = BY_FAIL(err, BY_EFORMAT, "positions: not a list of at least one");
-    int32_t n_drafts = t->n_drafts, *accepted = NULL;
+    int32_t n_drafts = t->n_drafts;
+    by_draft_outcome *outcomes = NULL;
     float *raw = NULL;
     if (status == BY_OK) {
         raw = by_arena_alloc(&arena, by_mul_size(list->n, DRAFTS_MAX * sizeof *raw));
-        accepted = by_arena_alloc(&arena, by_mul_size(list->n, sizeof *accepted));
-        if (!raw || !accepted) status = BY_FAIL(err, BY_ENOMEM, "out of memory for traces");
+        outcomes = by_arena_alloc(&arena, by_mul_size(list->n, sizeof *outcomes));
+        if (!raw || !outcomes) status = BY_FAIL(err, BY_ENOMEM, "out of memory for traces");
     }
     for (uint32_t i = 0; status == BY_OK && i < list->n; i++)
-        status = read_position(&list->v.items[i], raw + (size_t)i * (size_t)n_drafts, &accepted[i], &n_drafts, err);
-    if (status == BY_OK) status = by_draft_traces_add(t, raw, accepted, list->n, n_drafts, err);
+        status = read_position(&list->v.items[i], raw + (size_t)i * (size_t)n_drafts, &outcomes[i], &n_drafts, err);
+    if (status == BY_OK) status = by_draft_traces_add(t, outcomes, list->n, n_drafts, err);
     by_arena_deinit(&arena);
     return status;
 }

@@ -1,7 +1,8 @@
 /* draft_trace.h - recorded drafts: what would have been proposed at every position of an answer, and how much of it was right. `bathyc
  * calibrate` writes such files and fits temperatures to them; `bathyc simulate dspark` replays them.
  *
- * One JSON object a line: {"id": ..., "positions": [{"raw": [x, ...], "accepted": n}, ...]}, raw values of the confidence head. */
+ * One JSON object a line: {"id": ..., "positions": [{"raw": [x, ...], "accepted": k, "n": m}, ...]}, raw values of the confidence head; n
+ * where a drafted end token makes the drafts behind it void. */
 #ifndef BY_CLI_DRAFT_TRACE_H
 #define BY_CLI_DRAFT_TRACE_H
 
@@ -16,8 +17,8 @@ typedef struct by_draft_traces {
     int32_t n_drafts;
 } by_draft_traces;
 
-/* Adds an answer of n positions: raw [n][n_drafts], accepted [n]. Errors: BY_EFORMAT (another n_drafts than before), BY_ENOMEM. */
-by_status by_draft_traces_add(by_draft_traces *t, const float *raw, const int32_t *accepted, int64_t n, int32_t n_drafts, by_err *err);
+/* Adds an answer of n positions; raw values are copied. Errors: BY_EFORMAT (another n_drafts than before), BY_ENOMEM. */
+by_status by_draft_traces_add(by_draft_traces *t, const by_draft_outcome *outcomes, int64_t n, int32_t n_drafts, by_err *err);
 /* Adds the answers of a file ("-" = standard input). Errors: those of the file, BY_EFORMAT naming the line. */
 by_status by_draft_traces_read(by_draft_traces *t, const char *path, by_err *err);
 /* Appends the line of answer i to out. */

@@ -70,7 +70,8 @@ static int32_t size_of(const by_draft_cost_model *m, int32_t rows) {
 
 void by_cost_note(by_draft_cost_model *m, int32_t rows, double forward_ms, int32_t n_seqs, double sample_ms, double draft_ms) {
     int32_t i = size_of(m, rows);
-    if (i < m->n_curve) ring_add(&m->steps[i], (forward_ms - m->curve[i].ms) / m->curve[i].rows, BY_COST_STEPS);
+    by_draft_cost curve = {.curve = m->curve, .n_curve = m->n_curve, .any_size = true};
+    if (i < m->n_curve) ring_add(&m->steps[i], (forward_ms - by_draft_cost_ms(&curve, rows)) / rows, BY_COST_STEPS);
     if (n_seqs > m->max_seqs) return;
     ring_add(&m->sample[n_seqs], sample_ms, BY_COST_TIMES);
     ring_add(&m->sample_any, sample_ms, BY_COST_TIMES);
@@ -79,25 +80,18 @@ void by_cost_note(by_draft_cost_model *m, int32_t rows, double forward_ms, int32
     ring_add(&m->draft_any, draft_ms, BY_COST_TIMES);
 }
 
-by_draft_cost by_cost_for(const by_draft_cost_model *m, int32_t n_seqs) {
+by_draft_cost by_cost_for(const by_draft_cost_model *m, int32_t n_seqs, bool proposes) {
     double slopes[BY_COST_POINTS];
-    int32_t n = 0;
+    int32_t n = 0, k = n_seqs < m->max_seqs ? n_seqs : m->max_seqs;
     for (int32_t i = 0; i < m->n_curve; i++)
         if (m->steps[i].n >= FEW_STEPS) slopes[n++] = median(m->steps[i].values, m->steps[i].n);
-    double slope = n ? median(slopes, n) : 0;
-    return (by_draft_cost){.curve = m->curve, .n_curve = m->n_curve, .slope_ms = slope > 0 ? slope : 0,
-                           .sampler_ms = time_of(m->sample, &m->sample_any, n_seqs < m->max_seqs ? n_seqs : m->max_seqs)};
+    double slope = n ? median(slopes, n) : 0, sampler_ms = time_of(m->sample, &m->sample_any, k);
+    if (proposes) sampler_ms += time_of(m->draft, &m->draft_any, k);
+    return (by_draft_cost){.curve = m->curve, .n_curve = m->n_curve, .slope_ms = slope > 0 ? slope : 0, .sampler_ms = sampler_ms,
+                           .any_size = true};
 }
 
-double by_cost_of_drafts(const by_draft_cost_model *m, int32_t n_seqs) {
-    return time_of(m->draft, &m->draft_any, n_seqs < m->max_seqs ? n_seqs : m->max_seqs);
-}
-
-double by_cost_of_rows(const by_draft_cost *c, int32_t rows) {
-    for (int32_t i = 0; i < c->n_curve; i++)
-        if (c->curve[i].rows >= rows) return c->curve[i].ms + c->slope_ms * c->curve[i].rows;
-    return (double)INFINITY;
-}
+bool by_cost_knows_drafts(const by_draft_cost_model *m) { return m->draft_any.n >= FEW_TIMES; }
 
 /* ---- measuring ---- */
 

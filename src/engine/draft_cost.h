@@ -1,7 +1,7 @@
 /* draft_cost.h - what a step costs: the curve the draft planner reads, measured at the start and corrected while running.
  *
- * curve     milliseconds of a forward by its rows; a step of n rows is taken to cost as much as the first size >= n
- * slope     median over sizes of the median of (measured - curve) / size over that size's last steps; not below 0
+ * curve     milliseconds of a forward by its rows; nothing here runs padded steps, so between two sizes cost lies between
+ * slope     median over sizes of the median of (measured - curve) / rows over that size's last steps; not below 0
  * sampling  median of the last times for that many sequences, else of the last times for any number; proposing likewise
  *
  * One thread. Source: dspark.md section 6.1. */
@@ -22,7 +22,7 @@ typedef struct by_cost_ring {
 typedef struct by_draft_cost_model {
     by_draft_cost_point curve[BY_COST_POINTS];
     int32_t n_curve, max_seqs;
-    by_cost_ring steps[BY_COST_POINTS];  /* (measured - curve) / size */
+    by_cost_ring steps[BY_COST_POINTS];  /* (measured - curve) / rows, by the size above */
     by_cost_ring sample_any, draft_any;
     by_cost_ring *sample, *draft;        /* [max_seqs + 1] by number of sequences */
 } by_draft_cost_model;
@@ -49,10 +49,8 @@ void by_cost_save(const by_draft_cost_model *m, const char *dir, const char *nam
 /* What a step took: its rows, and for that many sequences the time of sampling and (0 = none) of proposing. */
 void by_cost_note(by_draft_cost_model *m, int32_t rows, double forward_ms, int32_t n_seqs, double sample_ms, double draft_ms);
 
-/* For the planner, with n_seqs sequences. */
-by_draft_cost by_cost_for(const by_draft_cost_model *m, int32_t n_seqs);
-double by_cost_of_drafts(const by_draft_cost_model *m, int32_t n_seqs); /* 0 = not known yet */
-/* Estimated milliseconds of a forward of `rows` rows; infinite beyond the curve. */
-double by_cost_of_rows(const by_draft_cost *c, int32_t rows);
+/* For the planner, with n_seqs sequences; `proposes`: the steps it is about propose drafts too, and that time is part of sampler_ms. */
+by_draft_cost by_cost_for(const by_draft_cost_model *m, int32_t n_seqs, bool proposes);
+bool by_cost_knows_drafts(const by_draft_cost_model *m); /* the time of proposing has been seen */
 
 #endif

@@ -1,8 +1,9 @@
 /* engine_draft.c - drafts in the engine: how many rows they get, whose, and what came of them.
  *
- * The scheduler decides the number of rows a job gives to drafts from confidences that do not depend on the drafts it will verify
- * (those of the job before the last one that has run); the device shares them out by the newest confidences when the job starts.
- * Source: dspark.md sections 6 and 10. */
+ * The scheduler decides from confidences that do not depend on the drafts a job will verify (those of the job before the last one that
+ * has run) what a row is worth, and how many rows drafts may get; when the job starts, the device gives a row to each draft whose newest
+ * survival is worth it. So the number of rows follows the drafts at hand, which matters with few sequences: theirs differ from step to
+ * step. Source: dspark.md sections 6 and 10, where the number of rows itself is fixed early, because steps of captured sizes want it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,6 @@ _Static_assert(BY_SPEC_DRAFTS_MAX == BY_ENGINE_DRAFTS_MAX, "one limit for the pu
 /* auto: a pause in drafting lasts so many steps, doubled each time it is found right; a trial is judged after so many. */
 enum { FIRST_PAUSE = 64, LAST_PAUSE = 1024, TRIAL = 24, COST_AGE_S = 3600 };
 #define MEASURE_MS 200.0 /* at the start: enough for a small model's curve, little beside loading a large one */
-#define GAIN_KEEP 0.9    /* of the smoothed gain, each step */
 
 /* ---- opening ---- */
 
@@ -31,7 +31,6 @@ by_status by_engine_drafts_init(by_engine *e, by_err *err) {
             return BY_FAIL(err, BY_EINVAL, "draft temperature %d: %g", i, o->draft_temperature[i]);
         else if (o->draft_temperature[i] == 0) o->draft_temperature[i] = 1;
     BY_TRY(by_cost_init(&e->cost, e->max_seqs, err));
-    e->gain = 1;
     e->plain_wait = FIRST_PAUSE;
     bool can = d->n_layers > 0 && by_solo_can_draft(e->dev);
     if (o->draft_mode == BY_DRAFT_OFF || (o->draft_mode == BY_DRAFT_AUTO && !can)) return BY_OK;
@@ -112,26 +111,26 @@ static int32_t fill_requests(by_engine *e, const by_plan *plan) {
     return n_known;
 }
 
-/* auto: smooths the ratio of the speed with drafts to the speed without, and begins a pause when it stays below 1. */
-static void judge_gain(by_engine *e, int32_t n, const by_draft_plan *p, const by_draft_cost *cost) {
-    double drafts = by_cost_of_drafts(&e->cost, n), plain_ms = by_cost_of_rows(cost, n) + cost->sampler_ms;
-    if (drafts <= 0 || !isfinite(plain_ms)) return;
-    double gain = p->expected / (p->ms + drafts) * plain_ms / n;
-    e->gain = e->n_trials == 0 ? gain : GAIN_KEEP * e->gain + (1 - GAIN_KEEP) * gain;
-    if (++e->n_trials < TRIAL) return;
-    if (e->gain >= 1) {
+/* auto: begins a pause when drafting turns out to be slower than not drafting. */
+static void judge_pace(by_engine *e) {
+    if (e->opts.draft_mode != BY_DRAFT_AUTO || e->pace.n < TRIAL) return;
+    if (e->pace.gain >= 1) {
         e->plain_wait = FIRST_PAUSE;
         return;
     }
     e->plain_steps = e->plain_wait;
     e->plain_wait = e->plain_wait * 2 < LAST_PAUSE ? e->plain_wait * 2 : LAST_PAUSE;
-    e->n_trials = 0;
+    e->pace.n = 0;
 }
+
+/* Rows that the plan may be exceeded by, when the newest drafts are better than those it was made from. */
+static int32_t margin(const by_engine *e, int32_t n) { return e->n_drafts * (1 + n / 8); }
 
 int32_t by_engine_draft_rows(void *ctx, const struct by_plan *plan, int32_t most) {
     by_engine *e = ctx;
     int32_t n = plan->n_decode, all = 0;
     if (e->n_drafts == 0) return 0;
+    e->making->draft_price = 0;
     if (e->opts.draft_mode == BY_DRAFT_AUTO && e->plain_steps > 0) {
         e->plain_steps--;
         return 0;
@@ -140,13 +139,17 @@ int32_t by_engine_draft_rows(void *ctx, const struct by_plan *plan, int32_t most
     if (all < most) most = all;
     if (e->opts.draft_mode == BY_DRAFT_FIXED) return most;
     int32_t n_known = fill_requests(e, plan);
-    by_draft_cost cost = by_cost_for(&e->cost, n);
+    by_draft_cost cost = by_cost_for(&e->cost, n, true);
     by_draft_plan p;
     if (by_draft_plan_make(&p, e->draft_split[SCHEDULER], e->draft_requests[SCHEDULER], n, e->n_drafts, &cost,
                            e->draft_heap[SCHEDULER], NULL) < 0)
         return 0; /* more sequences than the curve has rows */
-    if (e->opts.draft_mode == BY_DRAFT_AUTO && 2 * n_known >= n) judge_gain(e, n, &p, &cost);
-    int32_t rows = p.total_rows - n;
+    by_draft_cost plain = by_cost_for(&e->cost, n, false);
+    double plain_ms = by_draft_cost_ms(&plain, n) + plain.sampler_ms;
+    if (2 * n_known >= n && by_cost_knows_drafts(&e->cost)) by_draft_pace_note(&e->pace, &p, n, plain_ms);
+    e->making->draft_price = by_draft_price(&e->pace, &p, n, plain_ms);
+    judge_pace(e);
+    int32_t rows = p.total_rows - n + margin(e, n);
     return rows < most ? rows : most;
 }
 
@@ -154,11 +157,12 @@ bool by_engine_plan_proposals(by_engine *e) { return e->n_drafts > 0 && e->plain
 
 /* ---- whose rows (device) ---- */
 
-/* Drafts of a decode row that may be verified. */
-static int32_t usable(const by_job_row *r) {
+/* Drafts of a decode row that may be verified. Fixed means the whole block, also behind an end token. */
+static int32_t usable(const by_job_row *r, bool fixed) {
     const by_seq *s = r->seq;
     int64_t left = s->sched.n_max - s->n_known - 1; /* n_max does not change */
-    int32_t n = s->drafts.n < r->n_extra ? s->drafts.n : r->n_extra;
+    int32_t n = fixed || s->drafts.n_useful > s->drafts.n ? s->drafts.n : s->drafts.n_useful;
+    if (n > r->n_extra) n = r->n_extra;
     return left < n ? left < 0 ? 0 : (int32_t)left : n;
 }
 
@@ -170,7 +174,7 @@ void by_engine_place_drafts(by_engine *e, by_job *job) {
         r->n_drafts = 0;
         r->skipped = r->decodes && r->seq->at_end;
         if (!r->decodes || r->skipped || left == 0) continue;
-        int32_t most = usable(r);
+        int32_t most = usable(r, fixed);
         if (fixed) {
             r->n_drafts = most < left ? most : left;
             left -= r->n_drafts;
@@ -183,13 +187,25 @@ void by_engine_place_drafts(by_engine *e, by_job *job) {
     }
     if (fixed || left == 0 || n == 0) return;
     if (left > n * e->n_drafts) left = n * e->n_drafts;
-    by_draft_plan_split(rows, n + left, e->draft_requests[DEVICE], n, e->n_drafts, e->draft_heap[DEVICE]);
+    by_draft_plan_split(rows, n + left, job->draft_price, e->draft_requests[DEVICE], n, e->n_drafts, e->draft_heap[DEVICE]);
     for (int32_t i = 0, k = 0; i < job->n_seqs; i++) {
         by_job_row *r = &job->rows[i];
         if (!r->decodes || r->skipped) continue;
-        int32_t most = usable(r), got = rows[k++] - 1;
+        int32_t most = usable(r, false), got = rows[k++] - 1;
         r->n_drafts = got < most ? got : most;
     }
+}
+
+/* Drafts up to the first that would end the sequence. */
+static int32_t up_to_end(const by_seq *s) {
+    const by_request_opts *o = &s->request->opts;
+    for (int32_t j = 0; j < s->drafts.n; j++) {
+        int32_t token = s->drafts.ids[j];
+        if (token == o->sampling.eos_id && !o->ignore_eos) return j + 1;
+        for (int32_t i = 0; i < o->sampling.n_stop_ids; i++)
+            if (o->sampling.stop_ids[i] == token) return j + 1;
+    }
+    return s->drafts.n;
 }
 
 /* Without memory, or with draft logits that are no numbers, nobody gets drafts this time: the tokens of the job stand without them. */
@@ -214,8 +230,11 @@ void by_engine_propose(by_engine *e, by_job *job) {
     if (n == 0 || by_spec_propose(&e->spec, e->runner, e->targets, n, e->n_drafts, &err) < 0) return;
     for (int32_t k = 0; k < job->n_samples; k++) {
         by_sample_job *q = &job->samples[k];
-        q->n_proposed = q->seq->drafts.n;
-        for (int32_t j = 0; j < q->n_proposed; j++) q->conf[j] = by_spec_confidence(q->seq->drafts.conf[j], e->opts.draft_temperature[j]);
+        by_spec_drafts *d = &q->seq->drafts;
+        q->n_proposed = d->n;
+        d->n_useful = up_to_end(q->seq);
+        for (int32_t j = 0; j < q->n_proposed; j++)
+            q->conf[j] = j < d->n_useful ? by_spec_confidence(d->conf[j], e->opts.draft_temperature[j]) : 0;
     }
 }
 

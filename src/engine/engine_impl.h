@@ -167,7 +167,8 @@ typedef struct by_job {
     by_job_row *rows;   /* [max_seqs] */
     int32_t n_seqs;
     int32_t n_rows, n_prompt_rows; /* planned */
-    int32_t n_drafts;   /* rows for drafts, together */
+    int32_t n_drafts;   /* most rows for drafts, together */
+    double draft_price; /* a draft of a lower survival gets no row */
     int32_t n_decode;   /* of n_seqs, the first ones */
     bool drafts;        /* propose at the end */
     by_sample_job *samples; /* [cap_samples] */
@@ -232,8 +233,7 @@ struct by_engine {
     int32_t *draft_split[2];             /* [max_seqs] */
     double *draft_rates[2];              /* [max_seqs, BY_SPEC_DRAFTS_MAX] */
     int32_t plain_steps, plain_wait;     /* auto: steps to go without drafts; how many the next pause has (scheduler) */
-    double gain;                         /* auto: smoothed ratio of speed with drafts to without (scheduler) */
-    int32_t n_trials;                    /* auto: steps since drafting began again */
+    by_draft_pace pace;                  /* since drafting began, or began again (scheduler) */
     bool plan_drafts;                    /* the job being made proposes (scheduler) */
 
     by_snapshot *snapshots;

@@ -15,6 +15,7 @@
 /* A sequence's proposals. Zero-initialise; by_spec_clear_drafts frees. */
 typedef struct by_spec_drafts {
     int32_t n; /* 0 = none */
+    int32_t n_useful; /* up to the first that would be the sequence's last: those behind it cannot be emitted. The proposer's caller sets it */
     int32_t ids[BY_SPEC_DRAFTS_MAX];
     float conf[BY_SPEC_DRAFTS_MAX]; /* raw values of the confidence head */
     float *q;                       /* rejection: [n_max, vocab] edited rows that the ids were drawn from; else NULL */

@@ -23,16 +23,23 @@ double by_draft_calibration(const double *estimate, const uint8_t *hit, int64_t 
 typedef struct {
     const by_draft_outcome *outcomes;
     int64_t n;
-    double *survival, *trial; /* [n]: of the positions before, and with one more */
-    uint8_t *hit;             /* [n] */
+    double *survival, *trial, *estimate; /* [n]: of the positions before; with one more; those of trial that count */
+    uint8_t *hit;                        /* [n]: of estimate */
+    int64_t n_counted;
 } fit;
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 /* Calibration error with temperature t at position j; leaves the products in trial. */
 static double error_with(fit *f, int32_t j, double t) {
-    for (int64_t i = 0; i < f->n; i++) f->trial[i] = f->survival[i] * sigmoid((double)f->outcomes[i].raw[j] / t);
-    return by_draft_calibration(f->trial, f->hit, f->n);
+    f->n_counted = 0;
+    for (int64_t i = 0; i < f->n; i++) {
+        f->trial[i] = f->survival[i] * sigmoid((double)f->outcomes[i].raw[j] / t);
+        if (f->outcomes[i].n <= j) continue;
+        f->estimate[f->n_counted] = f->trial[i];
+        f->hit[f->n_counted++] = f->outcomes[i].accepted > j;
+    }
+    return by_draft_calibration(f->estimate, f->hit, f->n_counted);
 }
 
 static void keep_trial(fit *f) {
@@ -46,12 +53,12 @@ static double walk(fit *f, int32_t n_drafts, double *temperature, bool fits) {
     double total = 0;
     for (int64_t i = 0; i < f->n; i++) f->survival[i] = 1;
     for (int32_t j = 0; j < n_drafts; j++) {
-        for (int64_t i = 0; i < f->n; i++) f->hit[i] = f->outcomes[i].accepted > j;
         double best = (double)INFINITY;
         for (int g = 0; fits && g < GRID; g++) {
             double t = pow(10, -1 + 2.0 * g / (GRID - 1)), e = error_with(f, j, t);
             if (e < best) best = e, temperature[j] = t;
         }
+        if (fits && f->n_counted == 0) temperature[j] = 1;
         total += error_with(f, j, temperature[j]);
         keep_trial(f);
     }
@@ -63,20 +70,20 @@ by_status by_draft_fit_temperatures(double *temperature, double *error_before, d
     if (n < 1 || n_drafts < 1 || n_drafts > DRAFTS_MAX)
         return BY_FAIL(err, BY_EINVAL, "a fit of %d positions to %lld blocks of drafts", n_drafts, (long long)n);
     fit f = {.outcomes = outcomes, .n = n};
-    double *a = by_alloc(BY_MEM_MISC, by_mul_size((size_t)n, sizeof *a)), *b = by_alloc(BY_MEM_MISC, by_mul_size((size_t)n, sizeof *b));
-    f.survival = a;
-    f.trial = b;
+    double *all = by_alloc(BY_MEM_MISC, by_mul_size(by_mul_size((size_t)n, 3), sizeof *all));
     f.hit = by_alloc(BY_MEM_MISC, (size_t)n);
-    by_status status = a && b && f.hit ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for a fit");
+    by_status status = all && f.hit ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for a fit");
     if (status == BY_OK) {
+        f.survival = all;
+        f.trial = all + n;
+        f.estimate = all + 2 * n;
         double plain[DRAFTS_MAX];
         for (int32_t j = 0; j < n_drafts; j++) plain[j] = 1;
         double before = walk(&f, n_drafts, plain, false), after = walk(&f, n_drafts, temperature, true);
         if (error_before) *error_before = before;
         if (error_after) *error_after = after;
     }
-    by_free(a);
-    by_free(b);
+    by_free(all);
     by_free(f.hit);
     return status;
 }

@@ -15,10 +15,11 @@
 typedef struct by_draft_outcome {
     const float *raw;  /* [n_drafts] values of the confidence head */
     int32_t accepted;  /* leading drafts that were right */
+    int32_t n;         /* leading drafts that could be: nothing follows a drafted end token. accepted <= n <= n_drafts */
 } by_draft_outcome;
 
-/* temperature [n_drafts], n_drafts in 1..64, from n >= 1 outcomes. error_before, error_after (may be NULL): mean over positions of the
- * calibration error at temperature 1 and at the fitted ones. Errors: BY_EINVAL, BY_ENOMEM. */
+/* temperature [n_drafts], n_drafts in 1..64, from n >= 1 outcomes; a position that no outcome has gets 1. error_before, error_after (may
+ * be NULL): mean over positions of the calibration error at temperature 1 and at the fitted ones. Errors: BY_EINVAL, BY_ENOMEM. */
 by_status by_draft_fit_temperatures(double *temperature, double *error_before, double *error_after, const by_draft_outcome *outcomes,
                                     int64_t n, int32_t n_drafts, by_err *err);
 

@@ -15,7 +15,7 @@
 
 #include "base/err.h"
 
-/* Measured time of a step of `rows` rows; a step of n rows runs the first size that is >= n. */
+/* Measured time of a step of `rows` rows. */
 typedef struct by_draft_cost_point {
     int32_t rows;
     double ms;
@@ -26,6 +26,8 @@ typedef struct by_draft_cost {
     int32_t n_curve;
     double slope_ms;   /* added per row of the chosen size; below 0 counts as 0 */
     double sampler_ms; /* added once; does not depend on the rows */
+    bool any_size;     /* steps of any number of rows are run, and cost what lies between the points around it; false: a step of n
+                        * rows runs, and costs, the first size that is >= n */
 } by_draft_cost;
 
 /* Confidences [n_drafts] in [0, 1]; NULL = not known yet: 1 for a request that has drafts, 0 for one that has none. */
@@ -39,6 +41,7 @@ typedef struct by_draft_plan {
     int32_t total_rows;
     double expected; /* tokens the step is expected to produce; NaN without a curve */
     double ms;
+    double row_ms;   /* any_size: of one row more or less at the plan; else 0: rows up to the size are free */
 } by_draft_plan;
 
 /* One entry per request, the caller's memory. */
@@ -54,8 +57,25 @@ by_status by_draft_plan_make(by_draft_plan *plan, int32_t *rows, const by_draft_
                              int32_t n_drafts, const by_draft_cost *cost, by_draft_heap_entry *heap, by_err *err);
 
 /* The second half alone: splits n <= total_rows <= n (n_drafts + 1) rows by the newest confidences (the `split` of each
- * request), which were checked. */
-void by_draft_plan_split(int32_t *rows, int32_t total_rows, const by_draft_request *requests, int32_t n,
-                         int32_t n_drafts, by_draft_heap_entry *heap);
+ * request), which were checked; drafts of a survival below `least` get none. Returns how many rows that are. Whether a draft gets a row
+ * depends on the drafts in front of it and not on itself, as rejection needs. */
+int32_t by_draft_plan_split(int32_t *rows, int32_t total_rows, double least, const by_draft_request *requests, int32_t n,
+                            int32_t n_drafts, by_draft_heap_entry *heap);
+
+/* How much faster drafting is than not drafting, smoothed over plans. Zero-initialise. */
+typedef struct by_draft_pace {
+    double gain;
+    int32_t n; /* plans that went in */
+} by_draft_pace;
+
+/* Takes in a plan of n requests, whose step without drafts would take plain_ms. */
+void by_draft_pace_note(by_draft_pace *pace, const by_draft_plan *plan, int32_t n, double plain_ms);
+
+/* Tokens that the time of one row is worth: a draft of a lower survival had better not be verified. The time is worth what the machine
+ * makes of it on the whole (the pace), not what this plan would: a step of good drafts is no reason to take worse ones or fewer. */
+double by_draft_price(const by_draft_pace *pace, const by_draft_plan *plan, int32_t n, double plain_ms);
+
+/* Milliseconds of a step of `rows` rows without sampler_ms; infinite beyond the curve. */
+double by_draft_cost_ms(const by_draft_cost *cost, int32_t rows);
 
 #endif

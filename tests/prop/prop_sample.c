@@ -465,6 +465,13 @@ static int sorted_survivals(survival *out, double conf[][5], int n, int K) {
     return n * K;
 }
 
+static double slow_step_ms(const by_draft_cost *c, int at, int rows) {
+    const by_draft_cost_point *p = &c->curve[at];
+    double slope = c->slope_ms > 0 ? c->slope_ms : 0, ms = p->ms;
+    if (c->any_size && at > 0) ms = p[-1].ms + (ms - p[-1].ms) * (rows - p[-1].rows) / (p->rows - p[-1].rows);
+    return ms + slope * (c->any_size ? rows : p->rows);
+}
+
 static void plans_equal_a_full_search(void **state) {
     (void)state;
     enum { N = 12, K_MAX = 5 };
@@ -485,7 +492,7 @@ static void plans_equal_a_full_search(void **state) {
         by_draft_cost_point curve[5];
         for (int i = 0; i < n_curve; i++)
             curve[i] = (by_draft_cost_point){(i ? curve[i - 1].rows : n - 1) + 1 + below(8), 1 + (double)unit() * 9};
-        by_draft_cost cost = {curve, n_curve, below(2) ? 0 : (double)unit() - 0.3, below(2)};
+        by_draft_cost cost = {curve, n_curve, below(2) ? 0 : (double)unit() - 0.3, below(2), below(2)};
         by_draft_plan plan;
         by_draft_heap_entry heap[N];
         int32_t rows[N];
@@ -500,10 +507,12 @@ static void plans_equal_a_full_search(void **state) {
             while (at < n_curve && curve[at].rows < t)
                 at++;
             if (at == n_curve) break;
-            double ms = curve[at].ms + (cost.slope_ms > 0 ? cost.slope_ms : 0) * curve[at].rows + cost.sampler_ms;
-            if (expected / ms > rate) rate = expected / ms, total = t;
+            double ms = slow_step_ms(&cost, at, t);
+            assert_true(fabs(ms - by_draft_cost_ms(&cost, t)) < 1e-12);
+            if (expected / (ms + cost.sampler_ms) > rate) rate = expected / (ms + cost.sampler_ms), total = t;
         }
         assert_int_equal(plan.total_rows, total);
+        assert_true(cost.any_size ? plan.row_ms >= 0 : plan.row_ms == 0);
         int32_t want[N];
         for (int i = 0; i < n; i++)
             want[i] = 1;
@@ -512,6 +521,48 @@ static void plans_equal_a_full_search(void **state) {
             want[best[i].request]++;
         for (int i = 0; i < n; i++)
             assert_int_equal(rows[i], want[i]);
+        double least = (double)unit();
+        int given = n;
+        for (int i = 0; i < n; i++) want[i] = 1;
+        for (int i = 0; i < total - n && best[i].v >= least; i++, given++) want[best[i].request]++;
+        assert_int_equal(by_draft_plan_split(rows, total, least, requests, n, K, heap), given);
+        for (int i = 0; i < n; i++) assert_int_equal(rows[i], want[i]);
+    }
+}
+
+/* Giving a row to every draft that is worth the price is about as fast as the best total, which looks at all of them together. Curves here
+ * are convex, as of a machine that is asked for more and more. */
+static void prices_find_the_best_total(void **state) {
+    (void)state;
+    enum { N = 12, K = 5, SIZES = N * (K + 1) };
+    for (int round = 0; round < 1000; round++) {
+        int n = 1 + below(N);
+        static double conf[N][K];
+        by_draft_request requests[N];
+        by_draft_cost_point curve[SIZES];
+        double base = 1 + 10 * (double)unit(), row = 0.02 + (double)unit() * 0.5, bend = (double)unit() * 0.01;
+        for (int i = 0; i < n; i++) {
+            for (int j = 0; j < K; j++) conf[i][j] = 1 - (double)unit() * (double)unit();
+            requests[i] = (by_draft_request){.budget = conf[i], .split = conf[i], .has_drafts = true};
+        }
+        for (int i = 0; i < SIZES; i++) curve[i] = (by_draft_cost_point){i + 1, base + row * i + bend * i * i};
+        by_draft_cost cost = {.curve = curve, .n_curve = SIZES, .any_size = true};
+        by_draft_plan plan;
+        by_draft_heap_entry heap[N];
+        int32_t rows[N];
+        assert_int_equal(by_draft_plan_make(&plan, rows, requests, n, K, &cost, heap, NULL), BY_OK);
+        by_draft_pace pace = {0};
+        double plain_ms = by_draft_cost_ms(&cost, n), price = by_draft_price(&pace, &plan, n, plain_ms);
+        by_draft_pace_note(&pace, &plan, n, plain_ms);
+        assert_true(fabs(by_draft_price(&pace, &plan, n, plain_ms) - price) < 1e-12);
+        int32_t given = by_draft_plan_split(rows, n * (K + 1), price, requests, n, K, heap);
+        double expected = n, speed;
+        for (int i = 0; i < n; i++) {
+            double s = 1;
+            for (int j = 0; j < rows[i] - 1; j++) expected += s *= conf[i][j];
+        }
+        speed = expected / by_draft_cost_ms(&cost, given);
+        assert_true(speed >= 0.96 * plan.expected / plan.ms); /* rows are few and survivals lie apart: one row more or less */
     }
 }
 
@@ -530,6 +581,7 @@ int main(void) {
         cmocka_unit_test(exp_and_log_are_close_to_libm),
         cmocka_unit_test(edits_equal_a_recount),
         cmocka_unit_test(plans_equal_a_full_search),
+        cmocka_unit_test(prices_find_the_best_total),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -300,7 +300,7 @@ static void the_plan_follows_the_worked_example(void **state) {
     const double old[3][5] = {{.95, .9, .9, .8, .8}, {.6, .5, .5, .4, .4}, {.9, .7, .6, .5, .5}};
     const double new[3][5] = {{.5, .9, .9, .8, .8}, {.97, .95, .9, .9, .8}, {.9, .7, .6, .5, .5}};
     by_draft_cost_point curve[] = {{4, 10}, {8, 11}, {16, 20}};
-    by_draft_cost cost = {curve, 3, 0, 1};
+    by_draft_cost cost = {.curve = curve, .n_curve = 3, .sampler_ms = 1};
     by_draft_request same[3], newer[3];
     for (int i = 0; i < 3; i++)
         same[i] = (by_draft_request){old[i], old[i], true}, newer[i] = (by_draft_request){old[i], new[i], true};
@@ -323,7 +323,7 @@ static void the_plan_handles_what_is_not_known(void **state) {
     const double low[2] = {.1, .1};
     by_draft_request r[3] = {{NULL, NULL, true}, {low, low, true}, {NULL, NULL, false}};
     by_draft_cost_point curve[] = {{3, 10}, {5, 11}, {9, 30}};
-    by_draft_cost cost = {curve, 3, -1, 0}, none = {0};
+    by_draft_cost cost = {.curve = curve, .n_curve = 3, .slope_ms = -1}, none = {0};
     by_draft_heap_entry heap[3];
     by_draft_plan plan;
     int32_t rows[3];
