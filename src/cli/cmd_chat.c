@@ -8,14 +8,12 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/utf8.h"
 #include "cli/chat_line.h"
 #include "cli/chat_session.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/model_flags.h"
-#include "engine/engine.h"
+#include "cli/one_request.h"
 #include "recipe/recipe_tok.h"
 
 static volatile sig_atomic_t stop_asked;
@@ -76,33 +74,8 @@ typedef struct {
     by_sample_params sampling;
     bool seed_given;
     int64_t max_tokens;
-    by_request_info info; /* of the last answer */
-    int64_t n_output;
+    by_one_result last;
 } backend;
-
-enum { LOOK_MS = 50 }; /* how long Ctrl-C may go unseen while the prompt is read */
-
-/* Hands tokens over until the answer ends, `take` has enough, or the user has. */
-static by_status read_tokens(backend *b, by_request *r, by_chat_take *take, void *arg, by_answer_reason *reason, by_err *err) {
-    by_event ev;
-    by_status status;
-    while ((status = by_request_next(r, &ev, LOOK_MS)) == BY_OK || status == BY_AGAIN) {
-        if (interrupted()) {
-            by_request_abort(r, -1, true);
-            return BY_OK;
-        }
-        if (status == BY_AGAIN) continue;
-        if (ev.finish == BY_CHOICE_ERROR) return by_request_error(r, err);
-        if (ev.finish == BY_CHOICE_LENGTH) *reason = BY_REASON_LENGTH;
-        if (ev.token < 0) continue;
-        b->n_output++;
-        status = take(arg, ev.token, err);
-        if (status == BY_OK) continue;
-        by_request_abort(r, -1, true);
-        return status == BY_END ? BY_OK : status;
-    }
-    return status == BY_END ? BY_OK : status;
-}
 
 static by_status generate(void *ctx, const int32_t *prompt, size_t n, by_chat_take *take, void *arg, by_answer_reason *reason,
                           by_err *err) {
@@ -118,32 +91,8 @@ static by_status generate(void *ctx, const int32_t *prompt, size_t n, by_chat_ta
     o.sampling = b->sampling;
     if (!b->seed_given && getrandom(&o.sampling.seed, sizeof o.sampling.seed, 0) != sizeof o.sampling.seed)
         return BY_FAIL(err, BY_EIO, "no random number to be had");
-    by_request *r = NULL;
-    b->n_output = 0;
-    BY_TRY(by_engine_submit(b->engine, &o, &r, err));
-    by_status status = read_tokens(b, r, take, arg, reason, err);
-    b->info = by_request_info_get(r);
-    b->info.end_us = by_clock_ns() / 1000;
-    by_request_release(r);
-    return status;
-}
-
-static by_status open_backend(backend *b, const by_model_flags *f, by_err *err) {
-    by_buf dir = {0};
-    by_engine_opts o = by_engine_opts_default();
-    by_status status = by_command_model_dir(&dir, f->model, err);
-    by_solo_opts flags = by_model_flags_opts(f);
-    if (status == BY_OK) {
-        o.model_dir = dir.ptr;
-        o.device = flags.device;
-        o.model = flags.model;
-        o.max_context = f->context;
-        o.sched.max_seqs = 1;
-        if (f->chunk) o.sched.max_rows = (int32_t)f->chunk;
-        status = by_engine_open(&b->engine, &o, err);
-    }
-    by_buf_deinit(&dir);
-    if (status == BY_OK) b->sampling.eos_id = by_engine_model(b->engine)->cfg.eos_id;
+    by_status status = by_one_request_run(&b->last, b->engine, &o, take, arg, interrupted, err);
+    if (b->last.finish == BY_CHOICE_LENGTH) *reason = BY_REASON_LENGTH;
     return status;
 }
 
@@ -270,11 +219,12 @@ static void say(session *s, by_str text) {
     }
     if (turn.interrupted) note(s, "(stopped)");
     else if (turn.kind == BY_END_LENGTH) note(s, "(cut: the limit of tokens is reached)");
-    const by_request_info *i = &s->model->info;
-    if (s->terminal && s->model->n_output > 1 && i->end_us > i->first_us)
+    const by_request_info *i = &s->model->last.info;
+    int64_t n = s->model->last.n_output;
+    if (s->terminal && n > 1 && i->end_us > i->first_us)
         printf("%s(%d tokens in, %d of them kept from before, %lld out, %.1f tokens/s)%s\n", s->screen.color ? DIM : "",
-               i->n_prompt, i->n_cached, (long long)s->model->n_output,
-               (double)(s->model->n_output - 1) * 1e6 / (double)(i->end_us - i->first_us), s->screen.color ? NORMAL : "");
+               i->n_prompt, i->n_cached, (long long)n, (double)(n - 1) * 1e6 / (double)(i->end_us - i->first_us),
+               s->screen.color ? NORMAL : "");
 }
 
 static by_status loop(session *s, by_chat_line *in, by_err *err) {
@@ -306,7 +256,7 @@ static by_status loop(session *s, by_chat_line *in, by_err *err) {
 /* ---- the command ---- */
 
 typedef struct {
-    by_model_flags model;
+    by_engine_flags engine;
     const char *system, *think, *load;
     double temperature, top_p, min_p;
     int64_t top_k, max_tokens;
@@ -337,7 +287,7 @@ static by_status set_up(session *s, const options *o, by_err *err) {
     return o->load ? by_chat_load(s->chat, o->load, err) : BY_OK;
 }
 
-static by_status run(const options *o, int *code, by_err *err) {
+static by_status run(options *o, int *code, by_err *err) {
     backend model = {.sampling = by_sample_params_default(), .max_tokens = o->max_tokens, .seed_given = o->seed_given};
     model.sampling.law.temperature = (float)o->temperature;
     model.sampling.law.top_p = (float)o->top_p;
@@ -349,9 +299,10 @@ static by_status run(const options *o, int *code, by_err *err) {
     by_chat_line *in = NULL;
     by_buf history = {0};
     session s = {.model = &model};
-    by_status status = open_tokenizer(&tok, &o->model, err);
+    by_status status = open_tokenizer(&tok, &o->engine.model, err);
     if (status == BY_OK) status = by_tok_scratch_create(&scratch, tok, err);
-    if (status == BY_OK) status = open_backend(&model, &o->model, err);
+    if (status == BY_OK) status = by_one_request_open(&model.engine, &o->engine, err);
+    if (status == BY_OK) model.sampling.eos_id = by_engine_model(model.engine)->cfg.eos_id;
     if (status == BY_OK) status = by_chat_line_open(&in, history_path(&history, o->no_history), err);
     if (status == BY_OK) {
         s.terminal = by_chat_line_is_terminal(in);
@@ -379,11 +330,10 @@ static by_status run(const options *o, int *code, by_err *err) {
 }
 
 int by_cmd_chat(int argc, char **argv) {
-    options o = {.model = by_model_flags_default(), .temperature = 1, .top_p = 1, .top_k = -1, .max_tokens = 65536};
+    options o = {.engine = by_engine_flags_default(), .temperature = 1, .top_p = 1, .top_k = -1, .max_tokens = 65536};
     const by_usage usage = {"chat", "[flags]", "A conversation with the model; lines of standard input when it is no terminal.\n"};
     const by_flag flags[] = {
-        BY_MODEL_FLAG_ROWS(o.model),
-        BY_CONTEXT_FLAG_ROW(o.model),
+        BY_ONE_REQUEST_FLAG_ROWS(o.engine),
         {"--system", BY_FLAG_STRING, &o.system, .help = "system text"},
         {"--think", BY_FLAG_STRING, &o.think, .help = "none, low, high, max or 1 to 100 (default: high)"},
         {"--load", BY_FLAG_STRING, &o.load, .help = "go on with a saved conversation"},
@@ -402,6 +352,8 @@ int by_cmd_chat(int argc, char **argv) {
     if (!by_command_begin(&usage, flags, sizeof flags / sizeof flags[0], argc, argv, NULL, 0, NULL, &code)) return code;
     by_err err = {0};
     by_status status = run(&o, &code, &err);
+    by_args_free(flags, sizeof flags / sizeof flags[0]);
+    by_engine_flags_deinit(&o.engine);
     if (status == BY_OK) return code;
     by_command_fail(&usage, &err);
     return by_model_exit_code(status);

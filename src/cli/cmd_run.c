@@ -10,21 +10,19 @@
 
 #include "api/api_request.h"
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/utf8.h"
 #include "cli/chat_session.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/model_flags.h"
-#include "engine/solo_gen.h"
+#include "cli/one_request.h"
 #include "json/json_write.h"
 #include "recipe/answer.h"
 #include "recipe/prompt.h"
 #include "service/service_grammar.h"
 
 typedef struct {
-    by_model_flags model;
+    by_engine_flags flags;
     const char *prompt, *file, *system, *think;
     const char *schema, *regex, *grammar; /* files, the second a text: what limits the answer */
     by_flag_list stops, images;
@@ -33,11 +31,10 @@ typedef struct {
     double temperature, top_p, min_p;
     uint64_t seed;
     bool has_seed;
-    by_solo solo;
+    by_engine *engine;
+    const by_model *model;
     by_answer *answer;
     by_tok_scratch *scratch;
-    by_grammar_vocab *vocab;
-    by_matcher *matcher;
     by_buf content, reasoning;
     by_answer_end_kind end;
     by_answer_usage usage;
@@ -162,7 +159,7 @@ static by_status convert(job *j, by_arena *arena, by_str body, by_api_converted 
 
 static by_status encode(job *j, const by_api_converted *c, by_tok_ids *ids, by_err *err) {
     by_recipe_prompt p = {0};
-    const by_tok *tok = j->solo.model->tok;
+    const by_tok *tok = j->model->tok;
     by_status status;
     if (j->raw) status = by_recipe_render_completion(&p, c->prompts[0].text, NULL, NULL, err);
     else status = by_recipe_render(&p, &c->conversation, c->version, NULL, err);
@@ -220,8 +217,7 @@ static void on_end(void *ctx, const by_answer_end *e) {
     j->ended = true;
 }
 
-static by_status on_token(void *arg, int32_t token, float logprob, by_err *err) {
-    (void)logprob;
+static by_status on_token(void *arg, int32_t token, by_err *err) {
     job *j = arg;
     BY_TRY(by_answer_tokens(j->answer, &token, 1, NULL, 0, err));
     if (j->output_lost) {
@@ -235,30 +231,13 @@ static by_status make_answer(job *j, const by_api_converted *c, int32_t n_prompt
     static const by_answer_sink template = {on_begin, on_delta, on_end, NULL};
     by_answer_sink sink = template;
     sink.ctx = j;
-    by_answer_opts o = {.parser = c->parsing, .tok = j->solo.model->tok, .scratch = j->scratch, .thinking = j->think != NULL,
+    by_answer_opts o = {.parser = c->parsing, .tok = j->model->tok, .scratch = j->scratch, .thinking = j->think != NULL,
                         .call_id_seed = j->seed, .server = true, .each_token = true};
-    int32_t eos = j->solo.model->cfg.eos_id;
+    int32_t eos = j->model->cfg.eos_id;
     o.end_ids = &eos;
     o.n_end_ids = 1;
     BY_TRY(by_answer_create(&j->answer, &o, &sink, err));
     return by_answer_ready(j->answer, (uint64_t)n_prompt, 0, NULL, err);
-}
-
-/* A matcher for what limits the answer; max_tokens leaves room to complete it. */
-static by_status make_matcher(job *j, const by_api_converted *c, by_arena *arena, by_err *err) {
-    by_request_grammar g;
-    bool has;
-    by_grammar *grammar = NULL;
-    const by_tok *tok = j->solo.model->tok;
-    BY_TRY(by_service_grammar(&g, &has, arena, c, tok, err));
-    if (!has) return BY_OK;
-    BY_TRY(by_grammar_vocab_from_tok(&j->vocab, tok, (uint32_t)j->solo.model->cfg.eos_id, err));
-    BY_TRY(by_grammar_compile_spec(&grammar, j->vocab, &g.spec, err));
-    by_matcher_opts o = {.trigger_ids = (const uint32_t *)g.trigger, .n_trigger = (uint32_t)g.n_trigger, .bound_id = g.bound_id,
-                         .close_by_budget = true};
-    by_status status = by_matcher_create(&j->matcher, grammar, &o, err);
-    by_grammar_release(grammar);
-    return status;
 }
 
 /* What is wrong in a file is bad data; on the command line it is wrong usage. */
@@ -270,31 +249,31 @@ static by_status blame(const job *j, by_status status, by_err *err) {
     return BY_EFORMAT;
 }
 
-static by_status generate(job *j, const by_api_converted *c, by_tok_ids *ids, by_solo_gen_result *r, by_err *err) {
-    const by_config *cfg = &j->solo.model->cfg;
-    int64_t limit = j->model.context ? j->model.context : cfg->max_positions;
-    int64_t n_prompt = (int64_t)ids->n, room = limit - n_prompt;
+static by_status generate(job *j, const by_api_converted *c, by_arena *arena, const by_tok_ids *ids, by_one_result *r, by_err *err) {
+    int64_t limit = by_engine_max_context(j->engine), n_prompt = (int64_t)ids->n, room = limit - n_prompt;
     if (room < 1)
         return BY_FAIL(err, BY_ECONTEXT, "the prompt has %lld tokens and the context holds %lld, one of which must be left",
                        (long long)n_prompt, (long long)limit);
-    by_solo_gen_opts o = {.sampling = by_sample_params_default(), .max_tokens = (int32_t)(j->max_tokens < room ? j->max_tokens : room)};
-    o.matcher = j->matcher;
+    by_request_grammar g;
+    bool limited;
+    BY_TRY(blame(j, by_service_grammar(&g, &limited, arena, c, j->model->tok, err), err));
+    g.close_by_budget = true; /* max_tokens leaves room to complete the answer */
+    by_request_opts o = by_request_opts_default();
+    o.tokens = ids->ids;
+    o.n_tokens = (int32_t)n_prompt;
+    o.max_tokens = (int32_t)(j->max_tokens < room ? j->max_tokens : room);
+    o.grammar = limited ? &g : NULL;
     o.sampling.law.temperature = (float)j->temperature;
     o.sampling.law.top_p = (float)j->top_p;
     o.sampling.law.top_k = (int32_t)j->top_k;
     o.sampling.law.min_p = (float)j->min_p;
     o.sampling.seed = j->seed;
-    o.sampling.eos_id = cfg->eos_id;
-    BY_TRY(by_solo_reserve(&j->solo, n_prompt + o.max_tokens, (int32_t)j->model.chunk, err));
-    int32_t *tokens = by_alloc(BY_MEM_REQUEST, (size_t)(n_prompt + o.max_tokens) * 4);
-    if (!tokens) return BY_FAIL(err, BY_ENOMEM, "out of memory for %lld tokens", (long long)n_prompt + o.max_tokens);
-    memcpy(tokens, ids->ids, (size_t)n_prompt * 4);
-    by_status status = make_answer(j, c, (int32_t)n_prompt, err);
-    if (status == BY_OK) status = by_solo_generate(&j->solo, tokens, (int32_t)n_prompt, &o, on_token, j, r, err);
-    if (status == BY_OK && !j->ended)
-        status = by_answer_finish(j->answer, r->finish == BY_SOLO_LENGTH ? BY_REASON_LENGTH : BY_REASON_STOP, err);
-    by_free(tokens);
-    return status;
+    o.sampling.eos_id = j->model->cfg.eos_id;
+    BY_TRY(make_answer(j, c, (int32_t)n_prompt, err));
+    by_status status = by_one_request_run(r, j->engine, &o, on_token, j, NULL, err);
+    if (status == BY_EGRAMMAR && r->info.start_us == 0) return blame(j, status, err); /* it did not compile */
+    if (status < 0 || j->ended) return status;
+    return by_answer_finish(j->answer, r->finish == BY_CHOICE_LENGTH ? BY_REASON_LENGTH : BY_REASON_STOP, err);
 }
 
 /* ---- the report ---- */
@@ -303,7 +282,9 @@ static const char *finish_name(by_answer_end_kind k) {
     return k == BY_END_LENGTH ? "length" : k == BY_END_CALLS ? "tool_calls" : "stop";
 }
 
-static by_status print_json(job *j, const by_solo_gen_result *r, by_err *err) {
+static double seconds(int64_t from_us, int64_t to_us) { return to_us > from_us ? (double)(to_us - from_us) * 1e-6 : 0; }
+
+static by_status print_json(job *j, const by_one_result *r, by_err *err) {
     by_buf out = {0};
     by_json_out o = by_json_out_init(&out, BY_JSON_COMPACT);
     by_json_out_object_begin(&o);
@@ -315,16 +296,16 @@ static by_status print_json(job *j, const by_solo_gen_result *r, by_err *err) {
     by_json_out_key(&o, "finish_reason");
     by_json_out_z(&o, finish_name(j->end));
     const struct { const char *key; uint64_t value; } counts[] = {
-        {"prompt_tokens", (uint64_t)r->n_prompt}, {"completion_tokens", j->usage.completion_tokens},
+        {"prompt_tokens", (uint64_t)r->info.n_prompt}, {"completion_tokens", j->usage.completion_tokens},
         {"reasoning_tokens", j->usage.reasoning_tokens}, {"seed", j->seed}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         by_json_out_key(&o, counts[i].key);
         by_json_out_uint(&o, counts[i].value);
     }
     by_json_out_key(&o, "prefill_s");
-    by_json_out_double(&o, r->prefill_s);
+    by_json_out_double(&o, seconds(r->info.submit_us, r->info.first_us));
     by_json_out_key(&o, "decode_s");
-    by_json_out_double(&o, r->decode_s);
+    by_json_out_double(&o, seconds(r->info.first_us, r->info.end_us));
     by_json_out_object_end(&o);
     by_buf_push_byte(&out, '\n');
     by_status status = by_buf_check(&out, err);
@@ -333,11 +314,15 @@ static by_status print_json(job *j, const by_solo_gen_result *r, by_err *err) {
     return status;
 }
 
-static void print_notes(const job *j, const by_solo_gen_result *r) {
+static void print_notes(const job *j, const by_one_result *r) {
+    const by_request_info *i = &r->info;
+    double prefill_s = seconds(i->submit_us, i->first_us), decode_s = seconds(i->first_us, i->end_us);
     if (j->end == BY_END_LENGTH)
         fprintf(stderr, "(cut: the limit of tokens is reached%s)\n", j->schema || j->regex || j->grammar ? "; the text may be incomplete" : "");
-    fprintf(stderr, "prompt: %d tokens, %.1f tokens/s; generation: %d tokens, %.1f tokens/s\n", r->n_prompt,
-            r->prefill_s > 0 ? r->n_prompt / r->prefill_s : 0, r->n_output, r->decode_s > 0 ? r->n_output / r->decode_s : 0);
+    fprintf(stderr, "prompt: %d tokens, %.1f tokens/s; generation: %lld tokens, %.1f tokens/s", i->n_prompt,
+            prefill_s > 0 ? i->n_prompt / prefill_s : 0, (long long)r->n_output, decode_s > 0 ? (double)r->n_output / decode_s : 0);
+    if (i->n_verified) fprintf(stderr, "; drafts: %lld of %lld right", (long long)i->n_accepted, (long long)i->n_verified);
+    fprintf(stderr, "\n");
 }
 
 static by_status run(job *j, by_err *err) {
@@ -346,20 +331,21 @@ static by_status run(job *j, by_err *err) {
     by_arena_init(&arena, BY_MEM_REQUEST);
     by_api_converted c;
     by_tok_ids ids = {0};
-    by_solo_gen_result r = {0};
+    by_one_result r = {0};
     by_status status = read_prompt(j, &text, err);
     if (status < 0) goto out;
     BY_TRY_OUT(write_body(j, by_buf_str(&text), &body, err));
     BY_TRY_OUT(blame(j, convert(j, &arena, by_buf_str(&body), &c, err), err));
-    BY_TRY_OUT(by_model_flags_open(&j->solo, &j->model, err));
-    if (!j->solo.model->tok) {
+    j->flags.prefix_cache = false; /* there is only this request */
+    BY_TRY_OUT(by_one_request_open(&j->engine, &j->flags, err));
+    j->model = by_engine_model(j->engine);
+    if (!j->model->tok) {
         status = BY_FAIL(err, BY_EMISSING, "the model's folder has no tokenizer.json");
         goto out;
     }
-    BY_TRY_OUT(by_tok_scratch_create(&j->scratch, j->solo.model->tok, err));
+    BY_TRY_OUT(by_tok_scratch_create(&j->scratch, j->model->tok, err));
     BY_TRY_OUT(encode(j, &c, &ids, err));
-    BY_TRY_OUT(blame(j, make_matcher(j, &c, &arena, err), err));
-    BY_TRY_OUT(generate(j, &c, &ids, &r, err));
+    BY_TRY_OUT(generate(j, &c, &arena, &ids, &r, err));
     if (j->json) BY_TRY_OUT(print_json(j, &r, err));
     else if (j->wrote && j->last != '\n') put(j, BY_STR("\n"));
     print_notes(j, &r);
@@ -383,7 +369,7 @@ static bool usage_ok(job *j) {
 }
 
 int by_cmd_run(int argc, char **argv) {
-    job j = {.model = by_model_flags_default(), .max_tokens = 4096, .top_k = -1, .temperature = 1, .top_p = 1};
+    job j = {.flags = by_engine_flags_default(), .max_tokens = 4096, .top_k = -1, .temperature = 1, .top_p = 1};
     const by_flag flags[] = {
         {.names = "--prompt,-p", .kind = BY_FLAG_STRING, .out = &j.prompt, .help = "the question"},
         {.names = "--file,-f", .kind = BY_FLAG_STRING, .out = &j.file, .help = "read it from a file (- = standard input)"},
@@ -404,8 +390,7 @@ int by_cmd_run(int argc, char **argv) {
         {.names = "--regex", .kind = BY_FLAG_STRING, .out = &j.regex, .help = "regular expression that the whole answer matches"},
         {.names = "--grammar", .kind = BY_FLAG_STRING, .out = &j.grammar, .help = "file with an EBNF (GBNF) or Lark grammar of the answer"},
         {.names = "--json", .kind = BY_FLAG_BOOL, .out = &j.json, .help = "print one JSON object instead of the text"},
-        BY_CONTEXT_FLAG_ROW(j.model),
-        BY_MODEL_FLAG_ROWS(j.model),
+        BY_ONE_REQUEST_FLAG_ROWS(j.flags),
     };
     const int n_flags = sizeof flags / sizeof flags[0];
     const by_usage usage = {"run", "-p TEXT [flags]", "Answers one question.\n"};
@@ -420,12 +405,11 @@ int by_cmd_run(int argc, char **argv) {
     if (status == BY_OK) status = run(&j, &err);
     if (status < 0) fprintf(stderr, "%sbathyc run: %s\n", j.wrote && j.last != '\n' ? "\n" : "", err.msg);
     by_answer_destroy(j.answer);
-    by_matcher_destroy(j.matcher);
-    by_grammar_vocab_destroy(j.vocab);
     by_tok_scratch_destroy(j.scratch);
     by_buf_deinit(&j.content);
     by_buf_deinit(&j.reasoning);
-    by_solo_close(&j.solo);
+    by_engine_close(j.engine);
     by_args_free(flags, n_flags);
+    by_engine_flags_deinit(&j.flags);
     return status < 0 ? by_model_exit_code(status) : 0;
 }

@@ -28,7 +28,20 @@ typedef struct by_engine_flags {
 /* Everything as by_engine_opts_default has it. */
 by_engine_flags by_engine_flags_default(void);
 
-/* Rows for a command's table; f is a by_engine_flags variable. */
+/* Rows for a command's table; f is a by_engine_flags variable. The first macro is the part about drafts. */
+#define BY_DRAFT_FLAG_ROWS(f)                                                                                          \
+    {.names = "--draft-mode", .kind = BY_FLAG_CHOICE, .out = &(f).draft_mode, .choices = "auto|confidence|fixed|off",  \
+     .help = "drafts: while they pay, as many as pay, all of them, none (default: auto)"},                             \
+    {.names = "--draft-tokens,--spec-tokens,--speculative-num-draft-tokens", .kind = BY_FLAG_INT,                      \
+     .out = &(f).n_drafts, .min = 0, .max = BY_ENGINE_DRAFTS_MAX,                                                      \
+     .help = "tokens of a draft block, 0 = no drafts (default: as trained)"},                                          \
+    {.names = "--spec-verify", .kind = BY_FLAG_CHOICE, .out = &(f).verify, .choices = "coupled|rejection",             \
+     .help = "acceptance rule of drafts: the same tokens as without, or the same law (default: coupled)"},             \
+    {.names = "--draft-conf-temp", .kind = BY_FLAG_LIST, .out = &(f).draft_temperature,                                \
+     .help = "temperatures of the confidences by position, as 1.1,0.9 (see calibrate; default: 1)"},                   \
+    {.names = "--perf-cache-dir", .kind = BY_FLAG_STRING, .out = &(f).cost_dir,                                        \
+     .help = "folder that keeps measured step costs for an hour (default: measured at each start)"}
+
 #define BY_ENGINE_FLAG_ROWS(f)                                                                                         \
     BY_CHECKPOINT_FLAG_ROWS((f).model), BY_CONTEXT_FLAG_ROW((f).model),                                                \
     {.names = "--max-num-seqs,--parallel,-np,--max-running-requests", .kind = BY_FLAG_INT, .out = &(f).max_seqs,       \
@@ -64,7 +77,7 @@ by_engine_flags by_engine_flags_default(void);
      .max = BY_LIMIT_STEP_ROWS, .help = "most prompt rows of a step that also decodes (default: what is left)"},       \
     {.names = "--bypass-limit", .kind = BY_FLAG_INT, .out = &(f).bypass_limit, .min = 0, .max = INT32_MAX,             \
      .help = "requests that may pass one that does not fit yet (default: 4)"},                                         \
-    {.names = "--grammar-timeout", .kind = BY_FLAG_INT, .out = &(f).grammar_timeout_ms, .min = 1, .max = 600000,               \
+    {.names = "--grammar-timeout", .kind = BY_FLAG_INT, .out = &(f).grammar_timeout_ms, .min = 1, .max = 600000,       \
      .help = "longest compilation of one grammar or schema, in ms (default: 2000)"},                                   \
     {.names = "--grammar-threads", .kind = BY_FLAG_INT, .out = &(f).grammar_threads, .min = 1, .max = 64,              \
      .help = "threads that compile grammars (default: 2)"},                                                            \
@@ -74,17 +87,7 @@ by_engine_flags by_engine_flags_default(void);
      .help = "quantile of past output lengths that admission reserves for (default: 0.9)"},                            \
     {.names = "--batch-invariant", .kind = BY_FLAG_BOOL, .out = &(f).invariant,                                        \
      .help = "results do not depend on what else runs (always so on the CPU)"},                                        \
-    {.names = "--draft-mode", .kind = BY_FLAG_CHOICE, .out = &(f).draft_mode, .choices = "auto|confidence|fixed|off",  \
-     .help = "drafts: while they pay, as many as pay, all of them, none (default: auto)"},                             \
-    {.names = "--draft-tokens,--spec-tokens,--speculative-num-draft-tokens", .kind = BY_FLAG_INT,                      \
-     .out = &(f).n_drafts, .min = 0, .max = BY_ENGINE_DRAFTS_MAX,                                                      \
-     .help = "tokens of a draft block, 0 = no drafts (default: as trained)"},                                          \
-    {.names = "--spec-verify", .kind = BY_FLAG_CHOICE, .out = &(f).verify, .choices = "coupled|rejection",             \
-     .help = "acceptance rule of drafts: the same tokens as without, or the same law (default: coupled)"},             \
-    {.names = "--draft-conf-temp", .kind = BY_FLAG_LIST, .out = &(f).draft_temperature,                                \
-     .help = "temperatures of the confidences by position, as 1.1,0.9 (see calibrate; default: 1)"},                   \
-    {.names = "--perf-cache-dir", .kind = BY_FLAG_STRING, .out = &(f).cost_dir,                                        \
-     .help = "folder that keeps measured step costs for an hour (default: measured at each start)"},                   \
+    BY_DRAFT_FLAG_ROWS(f),                                                                                             \
     {.names = "--async,--no-async", .kind = BY_FLAG_BOOL, .out = &(f).async,                                           \
      .help = "prepare a step while the one before runs (default: on)"}
 

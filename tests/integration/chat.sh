@@ -1,5 +1,5 @@
 #!/bin/bash
-# `bathyc chat` with the tiny model: piped, and in a pseudo-terminal (editing, dimmed reasoning, Ctrl-C).
+# `bathyc chat` (and drafts in `bathyc run`) with the tiny model: piped, and in a pseudo-terminal (editing, dimmed reasoning, Ctrl-C).
 # Arguments: program, source folder.
 set -u
 program=$1
@@ -36,6 +36,20 @@ expect 'nothing thought' 'Hello' "$(printf 'Hello\n' | chat --think none 2>/dev/
 [ "$(printf 'Hello\n' | chat --seed 5)" = "$(printf 'Hello\n' | chat --seed 5)" ] || { echo "the same question, another answer"; fail=1; }
 expect 'hidden reasoning' '' "$(printf 'Hello\n' | chat --hide-reasoning)"
 printf 'Hello\n' | chat --hide-reasoning | grep -q thinking && { echo "reasoning shown"; fail=1; }
+
+# Drafts change no byte, in `chat` and in `run`, and `run` says what became of them.
+talk() { printf 'Hello\nTell me a story.\n' | chat --seed 7 --temp 1 "$@" 2>/dev/null; }
+tell() { timeout -k 5 "$limit" "$program" run -p 'Tell me a story.' -n 60 --seed 7 "$@" 2>"$dir/notes"; }
+spoken=$(talk --draft-mode off)
+told=$(tell --draft-mode off)
+grep -q drafts "$dir/notes" && { echo "run --draft-mode off: drafts"; fail=1; }
+for mode in fixed confidence auto; do
+    [ "$(talk --draft-mode $mode --draft-tokens 3)" = "$spoken" ] || { echo "chat --draft-mode $mode: another answer"; fail=1; }
+    [ "$(tell --draft-mode $mode)" = "$told" ] || { echo "run --draft-mode $mode: another answer"; fail=1; }
+    [ $mode = fixed ] && expect 'run with drafts' '; drafts: ' "$(cat "$dir/notes")"
+done
+[ -n "$(tell --draft-mode fixed --spec-verify rejection)" ] || { echo "run --spec-verify rejection: no answer"; fail=1; }
+tell --draft-conf-temp 0 && { echo "run --draft-conf-temp 0 must fail"; fail=1; }
 
 # Wrong input is told and does not end the conversation.
 out=$(printf '/thikn\n/load /does/not/exist\n/system Be brief.\n/system\nbad \xff\n/quit\nnot read\n' | chat 2>&1)
