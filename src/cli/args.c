@@ -185,19 +185,20 @@ void by_args_free(const by_flag *flags, int n_flags) {
     }
 }
 
-int by_args_numbers(const by_flag_list *list, double *out, int max) {
-    int n = 0;
+by_status by_args_numbers(double *out, int *n, int max, double above, const char *flag, const by_flag_list *list, by_err *err) {
+    *n = 0;
     for (int i = 0; i < list->n; i++) {
         for (const char *at = list->items[i], *end;; at = end + 1) {
             char *stop = NULL;
             double v = strtod(at, &stop);
             end = stop;
-            if (end == at || (*end && *end != ',') || !isfinite(v) || n == max) return -1;
-            out[n++] = v;
+            if (end == at || (*end && *end != ',') || !isfinite(v) || !(v > above) || *n == max)
+                return BY_FAIL(err, BY_EINVAL, "%s: '%s' is not a list of at most %d numbers above %g", flag, list->items[i], max, above);
+            out[(*n)++] = v;
             if (!*end) break;
         }
     }
-    return n;
+    return BY_OK;
 }
 
 void by_args_print_help(const by_flag *flags, int n_flags) {

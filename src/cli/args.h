@@ -43,9 +43,9 @@ by_status by_args_parse(const by_flag *flags, int n_flags, int argc, char **argv
                         int *n_pos, by_err *err);
 void by_args_free(const by_flag *flags, int n_flags);
 
-/* The finite numbers of a list flag, each item one or several with commas between: their number, or -1 when an item is none or there are
- * more than max. */
-int by_args_numbers(const by_flag_list *list, double *out, int max);
+/* The finite numbers above `above` of a list flag, each item one or several with commas between, into out [max]; *n of them. Errors:
+ * BY_EINVAL (flag and item are named). */
+by_status by_args_numbers(double *out, int *n, int max, double above, const char *flag, const by_flag_list *list, by_err *err);
 
 /* Prints one line per flag with help to stdout. */
 void by_args_print_help(const by_flag *flags, int n_flags);

@@ -179,8 +179,7 @@ static by_status read_all(job *j, int64_t *counts, int *n, by_err *err) {
     BY_TRY(by_engine_flags_temperatures(j->temperature, &j->temperatures, err));
     for (int k = 0; k < BY_ENGINE_DRAFTS_MAX; k++)
         if (j->temperature[k] == 0) j->temperature[k] = 1;
-    j->n_thresholds = by_args_numbers(&j->thresholds, j->threshold, MAX_THRESHOLDS);
-    if (j->n_thresholds < 0) return BY_FAIL(err, BY_EINVAL, "--threshold: not a list of at most %d numbers", MAX_THRESHOLDS);
+    BY_TRY(by_args_numbers(j->threshold, &j->n_thresholds, MAX_THRESHOLDS, 0, "--threshold", &j->thresholds, err));
     BY_TRY(by_cost_read(&j->cost, j->curve, err));
     BY_TRY(by_draft_traces_read(&j->traces, j->traces_in, err));
     int32_t K = j->traces.n_drafts, reach = j->cost.curve[j->cost.n_curve - 1].rows;

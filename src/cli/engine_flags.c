@@ -48,10 +48,8 @@ static by_status set_keep(by_engine_opts *o, const char *keep, by_err *err) {
 }
 
 by_status by_engine_flags_temperatures(double out[BY_ENGINE_DRAFTS_MAX], const by_flag_list *list, by_err *err) {
-    int n = by_args_numbers(list, out, BY_ENGINE_DRAFTS_MAX);
-    bool good = n >= 0;
-    for (int i = 0; i < n; i++) good = good && out[i] > 0;
-    if (!good) return BY_FAIL(err, BY_EINVAL, "--draft-conf-temp: not a list of at most %d numbers above 0", BY_ENGINE_DRAFTS_MAX);
+    int n;
+    BY_TRY(by_args_numbers(out, &n, BY_ENGINE_DRAFTS_MAX, 0, "--draft-conf-temp", list, err));
     for (int i = n; i < BY_ENGINE_DRAFTS_MAX; i++) out[i] = n ? out[n - 1] : 0;
     return BY_OK;
 }

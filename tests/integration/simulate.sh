@@ -29,6 +29,18 @@ cmp -s "$tmp/out" "$tmp/fitted" && fail "temperatures change nothing"
 expect_exit 2 simulate --draft-conf-temp 1,x
 says err "--draft-conf-temp: '1,x' is not a list"
 
+# what is above a threshold; with steps of captured sizes the next size is paid; drafts behind a drafted end are void
+expect_exit 0 simulate -s 2 --json --threshold 0.2,0.9
+is '[x["mode"] for x in d[3:]], d[1]["verified_per_step"] > d[3]["verified_per_step"] > d[4]["verified_per_step"]' "(['> 0.2', '> 0.9'], True)"
+expect_exit 0 simulate -s 1 --json --padded
+is 'd[1]["tokens_per_s"] < 1000 * d[1]["tokens_per_step"] / 1.19' True
+echo '{"positions": [{"raw": [5, 5], "accepted": 1, "n": 1}]}' >"$tmp/ended"
+expect_exit 0 "$program" simulate dspark --traces "$tmp/ended" --curve "$tmp/curve" --steps 50 -s 1 --json --threshold 0.1
+is '[x["verified_per_step"] for x in d], [x["tokens_per_step"] for x in d]' '([0.0, 2.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0])'
+echo '{"positions": [{"raw": [5, 5], "accepted": 2, "n": 1}]}' >"$tmp/bad"
+expect_exit 1 "$program" simulate dspark --traces "$tmp/bad" --curve "$tmp/curve"
+says err "accepted: not in 0..1"
+
 # the longest plan that is asked for is compared with the curve before anything is replayed
 expect_exit 1 simulate -s 1,5
 says err "$tmp/curve: the curve ends at 12 rows; 5 sequences with 2 drafts each need 15"
