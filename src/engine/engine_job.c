@@ -190,16 +190,24 @@ static void sample_all(by_engine *e, by_job *job) {
 
 /* ---- rows that are not finite ---- */
 
-static bool finite_row(by_dtype dtype, const void *row, int64_t n) {
-    uint32_t most = 0;
-    if (dtype == BY_BF16) {
-        const uint16_t *x = row;
-        for (int64_t i = 0; i < n; i++) most = (x[i] & 0x7fffu) > most ? x[i] & 0x7fffu : most;
-        return most < 0x7f80;
+/* Adding one to the exponent carries into the place of the sign, which is cleared before, exactly when all its bits are set. */
+static bool finite_words(const unsigned char *row, int64_t n_bytes, uint64_t exponents, uint64_t ones, uint64_t signs) {
+    uint64_t carry = 0, word = 0;
+    int64_t i = 0;
+    for (; i + 8 <= n_bytes; i += 8) {
+        memcpy(&word, row + i, 8);
+        carry |= (word & exponents) + ones;
     }
-    const uint32_t *x = row;
-    for (int64_t i = 0; i < n; i++) most = (x[i] & 0x7fffffffu) > most ? x[i] & 0x7fffffffu : most;
-    return most < 0x7f800000;
+    word = 0;
+    memcpy(&word, row + i, (size_t)(n_bytes - i));
+    carry |= (word & exponents) + ones;
+    return (carry & signs) == 0;
+}
+
+static bool finite_row(by_dtype dtype, const void *row, int64_t n) {
+    if (dtype == BY_BF16)
+        return finite_words(row, n * 2, UINT64_C(0x7f807f807f807f80), UINT64_C(0x0080008000800080), UINT64_C(0x8000800080008000));
+    return finite_words(row, n * 4, UINT64_C(0x7f8000007f800000), UINT64_C(0x0080000000800000), UINT64_C(0x8000000080000000));
 }
 
 static void mark_bad(by_engine *e, by_job_row *r, int64_t position, int32_t layer) {

@@ -3,6 +3,7 @@
 #define BY_OPS_CPU_VEC_AVX512_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define VEC static inline __attribute__((always_inline))
@@ -39,6 +40,30 @@ VEC v16i vi_min(v16i a, v16i b) { return _mm512_min_epi32(a, b); }
 VEC v16i vi_pick_gt(v16i a, v16i b, v16i x, v16i y) { return _mm512_mask_blend_epi32(_mm512_cmpgt_epi32_mask(a, b), y, x); }
 VEC v16 v_of_int(v16i a) { return _mm512_cvtepi32_ps(a); }
 VEC v16i v_to_int(v16 a) { return _mm512_cvtps_epi32(a); } /* nearest even */
+
+/* Shorter than the versions of rows.h, the same values. */
+#define VEC_OWN_BF16
+VEC v16i v_to_bf16(v16 x) {
+    const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff);
+    __m512i u = _mm512_castps_si512(x), high = _mm512_srli_epi32(u, 16);
+    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(half, _mm512_and_si512(high, one))), 16);
+    return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), high, _mm512_set1_epi32(0x40));
+}
+
+#define VEC_OWN_EXP
+VEC v16 v_nearest(v16 x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+VEC v16 v_exp_finish(v16 p, v16 fn, v16 x) {
+    p = _mm512_scalef_ps(p, fn);
+    p = _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, _mm512_set1_ps(88.3f), _CMP_GT_OQ), _mm512_set1_ps(__builtin_inff()));
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.3f), _CMP_NLT_UQ), p);
+}
+
+#define VEC_OWN_BAD
+VEC bool v_has_bad(v16 a, v16 b, v16 c, v16 d) {
+    enum { NAN_OR_INFINITE = 0x01 | 0x08 | 0x10 | 0x80 };
+    return (_mm512_fpclass_ps_mask(a, NAN_OR_INFINITE) | _mm512_fpclass_ps_mask(b, NAN_OR_INFINITE) |
+            _mm512_fpclass_ps_mask(c, NAN_OR_INFINITE) | _mm512_fpclass_ps_mask(d, NAN_OR_INFINITE)) != 0;
+}
 
 /* Neighbours swapped; even lanes twice; odd lanes twice. */
 VEC v16 v_swap(v16 a) { return _mm512_permute_ps(a, 0xb1); }
