@@ -162,6 +162,9 @@ def items_have_ids_and_come_in_pages():
     for query, name in (("limit=0", "limit"), ("limit=101", "limit"), ("limit=x", "limit"), ("limit=-1", "limit"), ("order=up", "order"), ("after=none", "after"),
                         ("after=%zz", "query"), ("limit=99999999999999999999", "limit")):
         equal(name in server.json("GET", f"{path}?{query}", want=400)["error"]["message"], True, query)
+    for odd in (7, {}, {"type": {}}, {"role": 1}, {"id": "a"}, [], None):
+        equal("items[1]" in server.json("POST", "/v1/conversations", {"items": [parts[0], odd]}, want=400)["error"]["message"], True, odd)
+        post("/v1/responses", {"model": "tiny", "input": [parts[0], odd], "background": True}, 400)
     c = server.json("POST", "/v1/conversations", {"items": parts[:5]})
     equal(len(pages(server, f"/v1/conversations/{c['id']}/items", 2)), 5)
     back = post("/v1/responses", {"model": "tiny", "input": items[:4] + [{"role": "user", "content": "x"}], "max_output_tokens": 1})
