@@ -231,7 +231,7 @@ struct by_gr {
     bool absorb_last[BY_GR_ABSORB_SLOTS];  /* and nothing of the groups can follow */
     by_gr_term set_of[BY_GR_SET_SLOTS]; /* the same for sets of single characters */
     uint64_t set_multi[BY_GR_SET_SLOTS];
-    uint32_t *work; /* [words] scratch */
+    struct by_gr_tokens *making[2]; /* scratch */
     by_gr_vec walk_stack;
     uint32_t *minlen; /* by term: 1 + shortest completion in bytes; 0 = not known */
     uint32_t minlen_cap;

@@ -11,14 +11,13 @@
 
 #define MASK_BYTES_MAX                                                                                                 \
     ((size_t)64 << 20)         /* kept masks of one grammar; beyond, all are dropped and made again on demand */
-#define SPARSE_MAX 1500u       /* a list of that many ids is written faster than 16 KB are copied */
-#define RUN_MIN    2u          /* shorter runs are walked */
-#define PURE       0x80000000u /* stack flag: only absorbed bytes on the path, so the base set covers it */
+#define RUN_MIN 2u          /* shorter runs are walked */
+#define PURE    0x80000000u /* stack flag: only absorbed bytes on the path, so the base set covers it */
 
 typedef struct {
     by_gr *g;
     const by_grammar_vocab *v;
-    uint32_t *bits;
+    by_gr_tokens *out;
     bool record; /* collect exits */
     by_gr_vec exits;
     by_gr_vec stack; /* pairs: node | PURE, state */
@@ -28,15 +27,6 @@ typedef struct {
     bool base_last; /* behind base_n of them no character of these groups can come */
     by_gr_term marked; /* the state whose mask is made: tokens that meet a MARK are tried on it */
 } walker;
-
-static inline void set_bit(uint32_t *bits, uint32_t id) {
-    bits[id >> 5] |= 1u << (id & 31);
-}
-
-static void or_bits(uint32_t *restrict to, const uint32_t *restrict from, uint32_t words) {
-    for (uint32_t i = 0; i < words; i++)
-        to[i] |= from[i];
-}
 
 /* ---- absorption ---- */
 
@@ -247,7 +237,7 @@ static run find_run(walker *w, by_gr_term t, uint32_t want) {
 
 static void take_subtree(walker *w, const by_gv_node *n) {
     for (uint32_t i = n->tok_lo; i < n->tok_hi; i++)
-        set_bit(w->bits, w->v->order[i]);
+        by_gr_tokens_add(w->out, w->v->order[i]);
 }
 
 /* A state in which an item of a list of distinct ones has just ended: goes on only where its value is new. */
@@ -284,7 +274,7 @@ static inline void visit(walker *w, uint32_t child, by_gr_term t, bool pure) {
     const by_gv_node *n = &w->v->nodes[child];
     if (w->g->nodes[t].flags & BY_GR_F_UNIQ && (t = resolve(w, n, t)) == BY_GR_NEVER) return;
     if (n->tok && (w->g->nodes[t].kind != BY_GR_K_MARK || by_gr_step_bytes(w->g, w->marked, w->v->bytes[n->tok - 1])))
-        set_bit(w->bits, n->tok - 1);
+        by_gr_tokens_add(w->out, n->tok - 1);
     bool nullable = w->record && by_gr_nullable(w->g, t);
     if (nullable) by_gr_vec_push(w->g, &w->exits, child);
     if (n->n_child == 0 || t == BY_GR_EPS) return;
@@ -354,18 +344,12 @@ static void walk_root(walker *w, by_gr_term t) {
     run r = {0};
     if (!w->record || !by_gr_nullable(w->g, t)) r = find_run(w, t, BY_GV_FIT_MAX);
     bool no_memory = false;
-    const uint32_t *base = r.sig && r.n >= RUN_MIN ? by_gv_base(w->v, r.sig, &no_memory) : NULL;
+    const uint32_t *base = r.sig && r.n >= RUN_MIN ? by_gv_base(w->v, r.sig, r.n == FOREVER ? BY_GV_ANY_LENGTH : r.n, &no_memory) : NULL;
     if (no_memory) by_gr_fail(w->g, BY_ENOMEM, "grammar: out of memory");
     w->base_sig = r.sig;
     w->base_n = r.n == FOREVER || r.n < BY_GV_FIT_MAX ? r.n : BY_GV_FIT_MAX;
     w->base_last = r.last && r.n <= BY_GV_FIT_MAX;
-    if (base && r.n == FOREVER) {
-        or_bits(w->bits, base, w->v->words);
-    } else if (base) {
-        const uint32_t *fit = w->v->fit[w->base_n];
-        for (uint32_t i = 0; i < w->v->words; i++)
-            w->bits[i] |= base[i] & fit[i];
-    }
+    if (base) by_gr_tokens_add_set(w->out, base);
     walk(w, 0, t, base != NULL);
 }
 
@@ -386,19 +370,10 @@ static by_gr_mask **slot(by_gr *g, by_gr_mask ***table, by_gr_term t) {
     return &(*table)[t];
 }
 
-static void mask_free(by_gr_mask *m) {
-    if (!m) return;
-    if (!m->borrowed) by_free(m->bits);
-    by_free(m->ids);
-    by_free(m->exits);
-    by_free(m->open);
-    by_free(m);
-}
-
 void by_gr_masks_flush(by_gr *g) {
     for (uint32_t i = 0; i < g->masks_cap; i++) {
-        mask_free(g->masks[i]);
-        mask_free(g->heads[i]);
+        by_gr_mask_free(g->masks[i]);
+        by_gr_mask_free(g->heads[i]);
     }
     by_free(g->masks);
     by_free(g->heads);
@@ -456,8 +431,8 @@ static by_gr_mask *head_plain(by_gr *g, by_gr_term t, const uint32_t *bits, uint
         exits[m->n_exits++] = e->node;
         open[i >> 6] |= 1ull << (i & 63);
     }
-    m->bits = (uint32_t *)(uintptr_t)bits;
-    m->borrowed = true;
+    m->base[0] = bits;
+    m->n_base = 1;
     m->exits = exits;
     m->open = open;
     m->bytes = sizeof *m + (size_t)v->n_exits * 5;
@@ -466,25 +441,17 @@ static by_gr_mask *head_plain(by_gr *g, by_gr_term t, const uint32_t *bits, uint
 
 static by_gr_mask *head_walked(walker *w, by_gr_term t) {
     by_gr *g = w->g;
-    by_gr_mask *m = by_alloc_zero(BY_MEM_GRAMMAR, sizeof *m);
-    uint32_t *bits = by_alloc_zero(BY_MEM_GRAMMAR, (size_t)w->v->words * 4);
-    if (!m || !bits) {
-        by_free(m);
-        by_free(bits);
-        by_gr_fail(g, BY_ENOMEM, "grammar: out of memory");
+    walker in = {.g = g, .v = w->v, .out = by_gr_tokens_begin(g, 1), .record = true, .marked = w->marked};
+    if (in.out) walk_root(&in, t);
+    by_gr_vec_free(&in.stack);
+    by_gr_mask *m = by_gr_bad(g) ? NULL : by_gr_tokens_keep(g, in.out);
+    if (!m) {
+        by_gr_vec_free(&in.exits);
         return NULL;
     }
-    walker in = {.g = g, .v = w->v, .bits = bits, .record = true, .marked = w->marked};
-    walk_root(&in, t);
-    by_gr_vec_free(&in.stack);
-    m->bits = bits;
     m->exits = in.exits.v;
     m->n_exits = in.exits.n;
-    m->bytes = sizeof *m + (size_t)w->v->words * 4 + (size_t)in.exits.cap * 4;
-    if (by_gr_bad(g)) {
-        mask_free(m);
-        return NULL;
-    }
+    m->bytes += (size_t)in.exits.cap * 4;
     return m;
 }
 
@@ -499,7 +466,7 @@ static const by_gr_mask *head_of(walker *w, by_gr_term t) {
     by_gr_mask *m =
         plain_string(g, t, &bits, &min, &max, &any) ? head_plain(g, t, bits, min, max, any) : head_walked(w, t);
     s = slot(g, &g->heads, t); /* the tables may have moved */
-    if (!m || !s) return mask_free(m), NULL;
+    if (!m || !s) return by_gr_mask_free(m), NULL;
     g->mask_bytes += m->bytes;
     return *s = m;
 }
@@ -520,7 +487,7 @@ static void or_tails(walker *w, const by_gr_mask *m, by_gr_term tail) {
         by_gr_term s = w->stack.v[--w->stack.n];
         const by_gv_tail *n = &v->tails[w->stack.v[--w->stack.n]];
         for (uint32_t i = n->item_lo; i < n->item_hi; i++)
-            if (m->open[v->items[i].exit >> 6] >> (v->items[i].exit & 63) & 1) set_bit(w->bits, v->items[i].tok);
+            if (m->open[v->items[i].exit >> 6] >> (v->items[i].exit & 63) & 1) by_gr_tokens_add(w->out, v->items[i].tok);
         if (n->n_child == 0) continue;
         const by_gr_row *row = by_gr_row_of(g, s);
         const by_gv_tail *c = &v->tails[n->first], *end = c + n->n_child;
@@ -539,15 +506,14 @@ static void or_tails(walker *w, const by_gr_mask *m, by_gr_term tail) {
 static void or_head(walker *w, by_gr_term head, by_gr_term tail) {
     const by_gr_mask *m = head_of(w, head);
     if (!m) return;
-    bool plain = m->borrowed;
-    or_bits(w->bits, m->bits, w->v->words);
+    by_gr_tokens_add_mask(w->out, m);
     if (m->open && !w->record && !(w->g->nodes[w->marked].flags & BY_GR_F_UNIQ)) {
         or_tails(w, m, tail);
         return;
     }
     for (uint32_t i = 0; i < m->n_exits && !by_gr_bad(w->g); i++) {
         const by_gv_node *n = &w->v->nodes[m->exits[i]];
-        if (plain && n->tok) set_bit(w->bits, n->tok - 1);
+        if (m->open && n->tok) by_gr_tokens_add(w->out, n->tok - 1);
         if (n->n_child) walk(w, m->exits[i], tail, false);
     }
 }
@@ -564,12 +530,12 @@ static bool or_covering(walker *w, by_gr_node h, by_gr_term rest) {
              by_gr_vec_push(g, &texts, j.a);
     }
     ok = ok && by_gr_always_live(g, by_gr_alt(g, texts.v, texts.n));
-    if (ok) or_bits(w->bits, w->v->body_plain, w->v->words);
+    if (ok) by_gr_tokens_add_set(w->out, w->v->body_plain);
     for (uint32_t i = 0; i < h.x && ok && !by_gr_bad(g); i++) {
         by_gr_node m = g->nodes[g->lists.v[h.a + i]];
         by_gr_mask *exits = head_plain(g, m.a, w->v->body_plain, 0, BY_GR_INF, true);
         if (exits) or_tails(w, exits, by_gr_seq(g, m.b, rest));
-        mask_free(exits);
+        by_gr_mask_free(exits);
     }
     by_gr_vec_free(&texts);
     return ok;
@@ -623,82 +589,41 @@ static void or_mask(walker *w, by_gr_term t) {
     w->depth--;
 }
 
-static void or_tokens(by_gr *g, by_gr_term t, uint32_t *bits) {
+static void or_token_leaves(by_gr *g, by_gr_term t, by_gr_tokens *out) {
     const by_gr_row *row = by_gr_row_of(g, t);
     for (unsigned i = 0; i < row->n_tok; i++) {
         const by_gr_tokset *s = &g->toksets[row->tok[i].set];
         if (!s->negate) {
             for (uint32_t k = 0; k < s->n; k++)
-                if (s->ids[k] < g->vocab->n && s->ids[k] != g->vocab->eos) set_bit(bits, s->ids[k]);
+                if (s->ids[k] < g->vocab->n && s->ids[k] != g->vocab->eos) by_gr_tokens_add(out, s->ids[k]);
             continue;
         }
         for (uint32_t id = 0; id < g->vocab->n; id++)
-            if (g->vocab->bytes[id].len && by_gr_tokset_has(g, row->tok[i].set, id)) set_bit(bits, id);
+            if (g->vocab->bytes[id].len && by_gr_tokset_has(g, row->tok[i].set, id)) by_gr_tokens_add(out, id);
     }
-}
-
-/* Ids of the set bits, as many as fit. False when there are more than max. */
-static bool list_bits(const uint32_t *bits, uint32_t words, uint32_t *ids, uint32_t max, uint32_t *n) {
-    uint32_t k = 0;
-    for (uint32_t i = 0; i < words; i++)
-        for (uint32_t x = bits[i]; x; x &= x - 1) {
-            if (k == max) return false;
-            ids[k++] = i * 32 + (uint32_t)__builtin_ctz(x);
-        }
-    *n = k;
-    return true;
-}
-
-static by_gr_mask *finish(by_gr *g, by_gr_term t, uint32_t *bits) {
-    const by_grammar_vocab *v = g->vocab;
-    by_gr_mask *m = by_alloc_zero(BY_MEM_GRAMMAR, sizeof *m);
-    if (!m) return by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), NULL;
-    or_tokens(g, t, bits);
-    if (by_gr_nullable(g, t)) set_bit(bits, v->eos);
-    uint32_t ids[SPARSE_MAX];
-    m->bytes = sizeof *m;
-    if (list_bits(bits, v->words, ids, SPARSE_MAX, &m->n_ids)) {
-        m->ids = by_alloc(BY_MEM_GRAMMAR, (size_t)(m->n_ids ? m->n_ids : 1) * 4);
-        if (!m->ids) return mask_free(m), by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), NULL;
-        memcpy(m->ids, ids, (size_t)m->n_ids * 4);
-        m->bytes += (size_t)m->n_ids * 4;
-    } else {
-        m->bits = by_alloc(BY_MEM_GRAMMAR, (size_t)v->words * 4);
-        if (!m->bits) return mask_free(m), by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), NULL;
-        memcpy(m->bits, bits, (size_t)v->words * 4);
-        m->bytes += (size_t)v->words * 4;
-    }
-    return m;
 }
 
 const by_gr_mask *by_gr_mask_of(by_gr *g, by_gr_term t) {
     if (t < g->masks_cap && g->masks[t]) return g->masks[t];
     if (g->mask_bytes > MASK_BYTES_MAX) by_gr_masks_flush(g);
-    if (!g->work) g->work = by_alloc(BY_MEM_GRAMMAR, (size_t)g->vocab->words * 4);
-    if (!g->work) return by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), NULL;
-    memset(g->work, 0, (size_t)g->vocab->words * 4);
-    walker w = {.g = g, .v = g->vocab, .bits = g->work, .stack = g->walk_stack, .marked = t};
+    walker w = {.g = g, .v = g->vocab, .out = by_gr_tokens_begin(g, 0), .stack = g->walk_stack, .marked = t};
+    if (!w.out) return NULL;
     or_mask(&w, t);
     g->walk_stack = w.stack;
-    by_gr_mask *m = by_gr_bad(g) ? NULL : finish(g, t, g->work);
+    or_token_leaves(g, t, w.out);
+    if (by_gr_nullable(g, t)) by_gr_tokens_add(w.out, g->vocab->eos);
+    by_gr_mask *m = by_gr_bad(g) ? NULL : by_gr_tokens_keep(g, w.out);
     by_gr_mask **s = m ? slot(g, &g->masks, t) : NULL;
-    if (!s) return mask_free(m), NULL;
+    if (!s) return by_gr_mask_free(m), NULL;
     g->mask_bytes += m->bytes;
     return *s = m;
 }
 
-void by_gr_mask_write(const by_gr *g, const by_gr_mask *m, uint32_t *words) {
-    size_t bytes = (size_t)g->vocab->words * 4;
-    if (m->bits) {
-        memcpy(words, m->bits, bytes);
-        return;
-    }
-    memset(words, 0, bytes);
-    for (uint32_t i = 0; i < m->n_ids; i++)
-        set_bit(words, m->ids[i]);
-}
-
 /* ---- closing in time ---- */
+
+static void set_bit(uint32_t *bits, uint32_t id) {
+    bits[id >> 5] |= 1u << (id & 31);
+}
 
 void by_gr_mask_closing(by_gr *g, by_gr_term t, uint32_t room, uint32_t *words) {
     const by_grammar_vocab *v = g->vocab;

@@ -389,27 +389,37 @@ static by_status build_tails(by_grammar_vocab *v, by_err *err) {
     return BY_OK;
 }
 
-const uint32_t *by_gv_base(const by_grammar_vocab *cv, uint64_t sig, bool *no_memory) {
+static void fill_base(const by_grammar_vocab *v, uint64_t sig, uint32_t *out) {
+    for (uint32_t id = 0; id < v->n; id += 32) {
+        uint32_t w = 0;
+        for (uint32_t k = 0; k < 32 && id + k < v->n; k++)
+            w |= (uint32_t)((v->sig[id + k] & ~sig) == 0) << k;
+        out[id >> 5] = w;
+    }
+}
+
+/* Under the lock. */
+static const uint32_t *base_of(by_grammar_vocab *v, uint64_t sig, uint32_t n, bool *no_memory) {
+    for (uint32_t i = 0; i < v->n_bases; i++)
+        if (v->bases[i].sig == sig && v->bases[i].n == n) return v->bases[i].set;
+    const uint32_t *all = n == BY_GV_ANY_LENGTH ? NULL : base_of(v, sig, BY_GV_ANY_LENGTH, no_memory);
+    if (v->n_bases == BY_GV_BASES || (!all && n != BY_GV_ANY_LENGTH)) return NULL;
+    uint32_t *set = by_alloc(BY_MEM_GRAMMAR, (size_t)v->words * 4);
+    *no_memory = !set;
+    if (!set) return NULL;
+    if (!all) fill_base(v, sig, set);
+    for (uint32_t i = 0; all && i < v->words; i++)
+        set[i] = all[i] & v->fit[n][i];
+    v->bases[v->n_bases++] = (struct by_gv_base){sig, n, set};
+    return set;
+}
+
+const uint32_t *by_gv_base(const by_grammar_vocab *cv, uint64_t sig, uint32_t n, bool *no_memory) {
     by_grammar_vocab *v =
         (by_grammar_vocab *)(uintptr_t)cv; /* a cache behind a lock; the object is logically constant */
+    if (n != BY_GV_ANY_LENGTH && n > BY_GV_FIT_MAX) n = BY_GV_FIT_MAX;
     pthread_mutex_lock(&v->lock);
-    uint32_t *out = NULL;
-    for (uint32_t i = 0; i < v->n_bases && !out; i++)
-        if (v->base_sig[i] == sig) out = v->base[i];
-    if (!out && v->n_bases < BY_GV_BASES) {
-        out = by_alloc_zero(BY_MEM_GRAMMAR, (size_t)v->words * 4);
-        *no_memory = !out;
-        for (uint32_t id = 0; out && id < v->n; id += 32) {
-            uint32_t w = 0;
-            for (uint32_t k = 0; k < 32 && id + k < v->n; k++)
-                w |= (uint32_t)((v->sig[id + k] & ~sig) == 0) << k;
-            out[id >> 5] = w;
-        }
-        if (out) {
-            v->base_sig[v->n_bases] = sig;
-            v->base[v->n_bases++] = out;
-        }
-    }
+    const uint32_t *out = base_of(v, sig, n, no_memory);
     pthread_mutex_unlock(&v->lock);
     return out;
 }
@@ -499,7 +509,7 @@ out:
 void by_grammar_vocab_destroy(by_grammar_vocab *v) {
     if (!v) return;
     for (uint32_t i = 0; i < v->n_bases; i++)
-        by_free(v->base[i]);
+        by_free(v->bases[i].set);
     for (uint32_t i = 0; i <= BY_GV_FIT_MAX; i++)
         by_free(v->fit[i]);
     pthread_mutex_destroy(&v->lock);

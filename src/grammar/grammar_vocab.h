@@ -11,7 +11,7 @@
 #define BY_GV_TOKEN_MAX 255u /* longest token that can be matched */
 #define BY_GV_BODY_MAX  128u /* body tables: characters that are left in a bounded string; beyond, all tokens fit */
 #define BY_GV_FIT_MAX   16u  /* sets of tokens by their number of characters; nearly all tokens have fewer */
-#define BY_GV_BASES     256u /* cached "all bytes in these groups" sets */
+#define BY_GV_BASES     768u /* cached "all bytes in these groups" sets */
 
 /* Node of the byte trie. Children of a node are neighbours, sorted by byte. */
 typedef struct by_gv_node {
@@ -69,8 +69,11 @@ struct by_grammar_vocab {
 
     /* Sets of tokens all of whose bytes are in given groups, made on demand. */
     pthread_mutex_t lock;
-    uint64_t base_sig[BY_GV_BASES];
-    uint32_t *base[BY_GV_BASES];
+    struct by_gv_base {
+        uint64_t sig;
+        uint32_t n;
+        uint32_t *set;
+    } bases[BY_GV_BASES];
     uint32_t n_bases;
 };
 
@@ -83,7 +86,9 @@ unsigned by_gv_group(unsigned byte);
 unsigned by_gv_multi_group(unsigned lead);
 bool by_gv_is_space(uint32_t cp);
 
-/* The set for a signature, or NULL when the cache is full, or (*no_memory) memory is out. Thread-safe; stays valid. */
-const uint32_t *by_gv_base(const by_grammar_vocab *v, uint64_t sig, bool *no_memory);
+/* The tokens of a signature that have at most n characters (above BY_GV_FIT_MAX: that many; BY_GV_ANY_LENGTH: any number), or NULL
+ * when the cache is full, or (*no_memory) memory is out. Thread-safe; stays valid. */
+#define BY_GV_ANY_LENGTH 255u
+const uint32_t *by_gv_base(const by_grammar_vocab *v, uint64_t sig, uint32_t n, bool *no_memory);
 
 #endif
