@@ -21,6 +21,7 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "grammar/grammar.h"
+#include "grammar/grammar_vocab.h"
 #include "json/json.h"
 
 typedef uint32_t by_gr_term;
@@ -225,12 +226,12 @@ struct by_gr {
     uint32_t masks_cap;
     size_t mask_bytes;
     by_gr_term absorb_of[BY_GR_ABSORB_SLOTS]; /* direct-mapped memo of the byte groups that lead back to a state */
-    uint64_t absorb_sig[BY_GR_ABSORB_SLOTS];
+    by_gv_sig absorb_sig[BY_GR_ABSORB_SLOTS];
     uint8_t absorb_n[BY_GR_ABSORB_SLOTS]; /* for so many characters; 255 = for ever */
     bool absorb_ended[BY_GR_ABSORB_SLOTS]; /* looking further finds no more */
     bool absorb_last[BY_GR_ABSORB_SLOTS];  /* and nothing of the groups can follow */
     by_gr_term set_of[BY_GR_SET_SLOTS]; /* the same for sets of single characters */
-    uint64_t set_multi[BY_GR_SET_SLOTS];
+    by_gv_sig set_multi[BY_GR_SET_SLOTS];
     struct by_gr_tokens *making[2]; /* scratch */
     by_gr_vec walk_stack;
     uint32_t *minlen; /* by term: 1 + shortest completion in bytes; 0 = not known */

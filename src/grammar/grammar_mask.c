@@ -22,66 +22,13 @@ typedef struct {
     by_gr_vec exits;
     by_gr_vec stack; /* pairs: node | PURE, state */
     uint32_t depth;
-    uint64_t base_sig; /* what the base set of this walk covers: tokens of these groups with at most base_n characters */
+    by_gv_sig base_sig; /* what the base set of this walk covers: tokens of these groups with at most base_n characters */
     uint32_t base_n;
     bool base_last; /* behind base_n of them no character of these groups can come */
     by_gr_term marked; /* the state whose mask is made: tokens that meet a MARK are tried on it */
 } walker;
 
 /* ---- absorption ---- */
-
-#define SPACES (BY_GV_SPACES - BY_GV_MULTI)
-
-static bool loops(by_gr *g, by_gr_term t, const by_gr_utf8_seq *s, unsigned d, by_gr_term self) {
-    const by_gr_row *row = by_gr_row_of(g, t);
-    unsigned at = s->lo[d];
-    for (unsigned i = 0; i < row->n && at <= s->hi[d]; i++) {
-        if (row->r[i].hi < at) continue;
-        if (row->r[i].lo > at) return false;
-        if (d + 1 == s->n ? row->r[i].to != self : !loops(g, row->r[i].to, s, d + 1, self)) return false;
-        at = row->r[i].hi + 1u;
-    }
-    return at > s->hi[d];
-}
-
-static const struct {
-    unsigned group;
-    by_gr_utf8_seq s;
-} multi[] = {
-    {0, {2, {0xc2, 0x80}, {0xc2, 0x9f}}},
-    {0, {2, {0xc2, 0xa1}, {0xc2, 0xbf}}},
-    {SPACES, {2, {0xc2, 0xa0}, {0xc2, 0xa0}}},
-    {1, {2, {0xc3, 0x80}, {0xdf, 0xbf}}},
-    {2, {3, {0xe0, 0xa0, 0x80}, {0xe0, 0xbf, 0xbf}}},
-    {2, {3, {0xe1, 0x80, 0x80}, {0xe1, 0x99, 0xbf}}},
-    {2, {3, {0xe1, 0x9a, 0x81}, {0xe1, 0x9a, 0xbf}}},
-    {2, {3, {0xe1, 0x9b, 0x80}, {0xe1, 0xbf, 0xbf}}},
-    {SPACES, {3, {0xe1, 0x9a, 0x80}, {0xe1, 0x9a, 0x80}}},
-    {3, {3, {0xe2, 0x80, 0x8b}, {0xe2, 0x80, 0xa7}}},
-    {3, {3, {0xe2, 0x80, 0xaa}, {0xe2, 0x80, 0xae}}},
-    {3, {3, {0xe2, 0x80, 0xb0}, {0xe2, 0x80, 0xbf}}},
-    {3, {3, {0xe2, 0x81, 0x80}, {0xe2, 0x81, 0x9e}}},
-    {3, {3, {0xe2, 0x81, 0xa0}, {0xe2, 0x81, 0xbf}}},
-    {3, {3, {0xe2, 0x82, 0x80}, {0xe2, 0xbf, 0xbf}}},
-    {SPACES, {3, {0xe2, 0x80, 0x80}, {0xe2, 0x80, 0x8a}}},
-    {SPACES, {3, {0xe2, 0x80, 0xa8}, {0xe2, 0x80, 0xa9}}},
-    {SPACES, {3, {0xe2, 0x80, 0xaf}, {0xe2, 0x80, 0xaf}}},
-    {SPACES, {3, {0xe2, 0x81, 0x9f}, {0xe2, 0x81, 0x9f}}},
-    {4, {3, {0xe3, 0x80, 0x81}, {0xe3, 0x80, 0xbf}}},
-    {4, {3, {0xe3, 0x81, 0x80}, {0xe3, 0xbf, 0xbf}}},
-    {SPACES, {3, {0xe3, 0x80, 0x80}, {0xe3, 0x80, 0x80}}},
-    {5, {3, {0xe4, 0x80, 0x80}, {0xe9, 0xbf, 0xbf}}},
-    {6, {3, {0xea, 0x80, 0x80}, {0xec, 0xbf, 0xbf}}},
-    {6, {3, {0xed, 0x80, 0x80}, {0xed, 0x9f, 0xbf}}},
-    {7, {3, {0xee, 0x80, 0x80}, {0xee, 0xbf, 0xbf}}},
-    {7, {3, {0xef, 0x80, 0x80}, {0xef, 0xba, 0xbf}}},
-    {7, {3, {0xef, 0xbb, 0x80}, {0xef, 0xbb, 0xbe}}},
-    {7, {3, {0xef, 0xbc, 0x80}, {0xef, 0xbf, 0xbf}}},
-    {SPACES, {3, {0xef, 0xbb, 0xbf}, {0xef, 0xbb, 0xbf}}},
-    {8, {4, {0xf0, 0x90, 0x80, 0x80}, {0xf0, 0xbf, 0xbf, 0xbf}}},
-    {8, {4, {0xf1, 0x80, 0x80, 0x80}, {0xf3, 0xbf, 0xbf, 0xbf}}},
-    {8, {4, {0xf4, 0x80, 0x80, 0x80}, {0xf4, 0x8f, 0xbf, 0xbf}}},
-};
 
 /* Where most ASCII bytes lead from t: t itself when it is among the targets, NEVER when no target is common. */
 static by_gr_term common_target(by_gr *g, by_gr_term t) {
@@ -99,24 +46,71 @@ static by_gr_term common_target(by_gr *g, by_gr_term t) {
     return best;
 }
 
-#define ALL_MULTI (((1ull << (BY_GV_N_MULTI + 1)) - 1) << BY_GV_MULTI) /* with the spaces */
+#define ALL_MULTI ((((by_gv_sig)1 << BY_GV_N_MULTI) - 1) << BY_GV_MULTI)
 
-/* Multi-byte groups all of whose characters lead from t to `to`. */
-static uint64_t multi_step(by_gr *g, by_gr_term t, by_gr_term to) {
-    uint64_t yes = 0, no = 0;
-    for (unsigned i = 0; i < sizeof multi / sizeof multi[0]; i++) {
-        uint64_t bit = 1ull << (BY_GV_MULTI + multi[i].group);
-        if (no & bit) continue;
-        if (loops(g, t, &multi[i].s, 0, to))
-            yes |= bit;
-        else
-            no |= bit;
+/* Looks for characters beyond ASCII that do not lead from a state to `to`. */
+typedef struct {
+    by_gr *g;
+    by_gr_term to;
+    uint32_t no;           /* groups that have one */
+    by_gr_term full[4];    /* by continuation bytes that are missing: a state from which all lead there */
+} finder;
+
+static bool is_full(finder *f, by_gr_term t, unsigned need) {
+    if (need == 0) return t == f->to;
+    if (t == BY_GR_NEVER) return false;
+    if (f->full[need] == t) return true;
+    const by_gr_row *row = by_gr_row_of(f->g, t);
+    unsigned at = 0x80;
+    for (unsigned i = 0; i < row->n && at <= 0xbf; i++) {
+        if (row->r[i].hi < at) continue;
+        if (row->r[i].lo > at || !is_full(f, row->r[i].to, need - 1)) return false;
+        at = row->r[i].hi + 1u;
     }
-    return yes & ~no;
+    if (at > 0xbf) f->full[need] = t;
+    return at > 0xbf;
+}
+
+/* The bytes lo..hi come in state t, `need` more behind each; cp: the bits so far. */
+static void find_misses(finder *f, by_gr_term t, unsigned need, uint32_t cp, unsigned lo, unsigned hi) {
+    const by_grammar_vocab *v = f->g->vocab;
+    const by_gr_row *row = by_gr_row_of(f->g, t);
+    for (unsigned b = lo, i = 0; b <= hi; b++) {
+        while (i < row->n && row->r[i].hi < b)
+            i++;
+        by_gr_term to = i < row->n && row->r[i].lo <= b ? row->r[i].to : BY_GR_NEVER;
+        uint32_t next = cp << 6 | (b & 0x3f);
+        if (is_full(f, to, need)) continue;
+        if (need == 0) f->no |= 1u << (v->group_of[next] - BY_GV_MULTI);
+        else if (to == BY_GR_NEVER) f->no |= by_gv_groups_in(v, next << 6 * need, ((next + 1) << 6 * need) - 1);
+        else find_misses(f, to, need - 1, next, 0x80, 0xbf);
+    }
+}
+
+/* Groups beyond ASCII all of whose characters lead from t to `to`. */
+static by_gv_sig multi_step(by_gr *g, by_gr_term t, by_gr_term to) {
+    static const struct {
+        uint8_t lead_lo, lead_hi, need, lo, hi; /* leads whose second byte has one range */
+    } rows[] = {{0xc2, 0xdf, 1, 0x80, 0xbf}, {0xe0, 0xe0, 2, 0xa0, 0xbf}, {0xe1, 0xec, 2, 0x80, 0xbf}, {0xed, 0xed, 2, 0x80, 0x9f},
+                {0xee, 0xef, 2, 0x80, 0xbf}, {0xf0, 0xf0, 3, 0x90, 0xbf}, {0xf1, 0xf3, 3, 0x80, 0xbf}, {0xf4, 0xf4, 3, 0x80, 0x8f}};
+    const uint32_t all = (1u << BY_GV_N_MULTI) - 1;
+    finder f = {.g = g, .to = to};
+    const by_gr_row *row = by_gr_row_of(g, t);
+    if (row->n == 0 || row->r[row->n - 1].hi < 0xc2) return 0;
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0] && f.no != all; i++)
+        for (unsigned b = rows[i].lead_lo; b <= rows[i].lead_hi; b++) {
+            by_gr_term s = by_gr_row_get(row, b);
+            uint32_t cp = b & (0x3fu >> rows[i].need), first = cp << 6 | (rows[i].lo & 0x3fu), last = cp << 6 | (rows[i].hi & 0x3fu);
+            unsigned shift = 6 * (rows[i].need - 1u);
+            if (s == BY_GR_NEVER) f.no |= by_gv_groups_in(g->vocab, first << shift, ((last + 1) << shift) - 1);
+            else if (rows[i].lo > 0x80 || rows[i].hi < 0xbf || !is_full(&f, s, rows[i].need))
+                find_misses(&f, s, rows[i].need - 1u, cp, rows[i].lo, rows[i].hi);
+        }
+    return (by_gv_sig)(all & ~f.no) << BY_GV_MULTI;
 }
 
 /* The same for a set of single characters, remembered: counted sets come again in every state of a run. */
-static uint64_t set_multi(by_gr *g, by_gr_term set) {
+static by_gv_sig set_multi(by_gr *g, by_gr_term set) {
     unsigned k = (set ^ set >> 6) & (BY_GR_SET_SLOTS - 1);
     if (g->set_of[k] != set) {
         g->set_multi[k] = multi_step(g, set, BY_GR_EPS);
@@ -127,9 +121,9 @@ static uint64_t set_multi(by_gr *g, by_gr_term set) {
 
 /* Multi-byte groups whose characters lead a text language to where the byte b leads it, by its form alone: rows of all the states
  * inside the characters are not made. False: its form does not say. */
-static bool like_byte(by_gr *g, by_gr_term t, uint8_t b, uint64_t *groups) {
+static bool like_byte(by_gr *g, by_gr_term t, uint8_t b, by_gv_sig *groups) {
     by_gr_node n = g->nodes[t];
-    uint64_t x;
+    by_gv_sig x;
     *groups = ALL_MULTI;
     if (t == BY_GR_ANYTEXT) return true;
     switch (n.kind) {
@@ -154,24 +148,24 @@ static bool like_byte(by_gr *g, by_gr_term t, uint8_t b, uint64_t *groups) {
 }
 
 /* Byte groups all of whose characters lead from t to `to`. */
-static uint64_t step_sig(by_gr *g, by_gr_term t, by_gr_term to) {
+static by_gv_sig step_sig(by_gr *g, by_gr_term t, by_gr_term to) {
     const uint8_t *group = g->vocab->group;
     const by_gr_row *row = by_gr_row_of(g, t);
-    uint64_t yes = 0, no = 0;
+    by_gv_sig yes = 0, no = 0;
     unsigned at = 0;
     for (unsigned i = 0; i < row->n; i++) {
         for (; at < row->r[i].lo && at < 128; at++)
-            no |= 1ull << group[at];
+            no |= (by_gv_sig)1 << group[at];
         for (; at <= row->r[i].hi && at < 128; at++) {
             if (row->r[i].to == to)
-                yes |= 1ull << group[at];
+                yes |= (by_gv_sig)1 << group[at];
             else
-                no |= 1ull << group[at];
+                no |= (by_gv_sig)1 << group[at];
         }
     }
     for (; at < 128; at++)
-        no |= 1ull << group[at];
-    uint64_t some = yes & ~no, above;
+        no |= (by_gv_sig)1 << group[at];
+    by_gv_sig some = yes & ~no, above;
     if (!some) return 0;
     uint8_t b = 0x20;
     while (b < 0x7f && by_gr_row_get(row, b) != to) b++;
@@ -181,7 +175,7 @@ static uint64_t step_sig(by_gr *g, by_gr_term t, by_gr_term to) {
 }
 
 typedef struct {
-    uint64_t sig; /* any n characters of these groups are taken, and more can follow */
+    by_gv_sig sig; /* any n characters of these groups are taken, and more can follow */
     uint32_t n;   /* FOREVER: any number */
     bool ended;   /* no longer run exists */
     bool last;    /* behind the n characters no other of these groups can come */
@@ -190,8 +184,10 @@ typedef struct {
 
 static run find_run(walker *w, by_gr_term t, uint32_t want);
 
+static int count(by_gv_sig s) { return __builtin_popcountll((uint64_t)s) + __builtin_popcountll((uint64_t)(s >> 64)); }
+
 /* Can no character of the groups come in state t? */
-static bool refuses(by_gr *g, by_gr_term t, uint64_t sig) {
+static bool refuses(by_gr *g, by_gr_term t, by_gv_sig sig) {
     const by_gr_row *row = by_gr_row_of(g, t);
     for (unsigned i = 0; i < row->n; i++)
         for (unsigned b = row->r[i].lo; b <= row->r[i].hi; b++)
@@ -207,12 +203,12 @@ static run follow(walker *w, by_gr_term t, uint32_t want) {
     if (to == t) return (run){step_sig(g, t, t), FOREVER, true, false};
     if (to <= BY_GR_EPS || g->nodes[to].flags & BY_GR_F_UNIQ || by_gr_nullable(g, to)) return none;
     if (g->nodes[to].kind == BY_GR_K_MARK || g->nodes[to].kind == BY_GR_K_CLOSE) return none;
-    uint64_t sig = step_sig(g, t, to);
+    by_gv_sig sig = step_sig(g, t, to);
     if (!sig) return none;
     if (want <= 1) return (run){sig, 1, false, false};
     run rest = find_run(w, to, want - 1);
-    uint64_t both = sig & rest.sig;
-    if (!rest.n || __builtin_popcountll(both) * 2 < __builtin_popcountll(sig)) return (run){sig, 1, true, refuses(g, to, sig)};
+    by_gv_sig both = sig & rest.sig;
+    if (!rest.n || count(both) * 2 < count(sig)) return (run){sig, 1, true, refuses(g, to, sig)};
     return (run){both, rest.n == FOREVER ? FOREVER : rest.n + 1, rest.ended, rest.last};
 }
 
@@ -257,18 +253,6 @@ static by_gr_term resolve(walker *w, const by_gv_node *n, by_gr_term t) {
     return t;
 }
 
-/* Does a byte belong to a character that the base set covers? Behind the first byte of one that does, all do. */
-static bool in_base(const walker *w, uint8_t b) {
-    static const uint8_t with_spaces[] = {0xc2, 0xe1, 0xe2, 0xe3, 0xef};
-    if (b < 0x80) return w->base_sig >> w->v->group[b] & 1;
-    if (b < 0xc0) return true;
-    if (b < 0xc2 || b > 0xf4 || !(w->base_sig >> by_gv_multi_group(b) & 1)) return false;
-    if (w->base_sig >> BY_GV_SPACES & 1) return true;
-    for (unsigned i = 0; i < sizeof with_spaces; i++)
-        if (b == with_spaces[i]) return false;
-    return true;
-}
-
 /* One child reached in state t. */
 static inline void visit(walker *w, uint32_t child, by_gr_term t, bool pure) {
     const by_gv_node *n = &w->v->nodes[child];
@@ -278,14 +262,13 @@ static inline void visit(walker *w, uint32_t child, by_gr_term t, bool pure) {
     bool nullable = w->record && by_gr_nullable(w->g, t);
     if (nullable) by_gr_vec_push(w->g, &w->exits, child);
     if (n->n_child == 0 || t == BY_GR_EPS) return;
-    if (pure) { /* a byte that loops although its group as a whole does not is not in the base set */
-        uint8_t b = w->v->byte[child];
-        pure = n->chars <= w->base_n && in_base(w, b);
-    }
-    if (!nullable && !(n->sig & BY_GV_BAD) && w->g->nodes[t].kind != BY_GR_K_MARK) {
-        if (pure && !(n->sig & ~w->base_sig) && (w->base_n == FOREVER || w->base_last || n->chars + n->below <= w->base_n)) return;
+    by_gv_sig sig = w->v->node_sig[child];
+    if (pure) /* a character that loops although its group as a whole does not is not in the base set */
+        pure = n->chars <= w->base_n && (n->group == BY_GV_INSIDE || w->base_sig >> n->group & 1);
+    if (!nullable && !(sig & BY_GV_BAD) && w->g->nodes[t].kind != BY_GR_K_MARK) {
+        if (pure && !(sig & ~w->base_sig) && (w->base_n == FOREVER || w->base_last || n->chars + n->below <= w->base_n)) return;
         run r = find_run(w, t, n->below < BY_GV_FIT_MAX ? n->below : BY_GV_FIT_MAX);
-        if (r.sig && !(n->sig & ~r.sig) && (r.n == FOREVER || n->below <= r.n)) {
+        if (r.sig && !(sig & ~r.sig) && (r.n == FOREVER || n->below <= r.n)) {
             take_subtree(w, n);
             return;
         }
