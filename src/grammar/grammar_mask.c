@@ -253,22 +253,36 @@ static by_gr_term resolve(walker *w, const by_gv_node *n, by_gr_term t) {
     return t;
 }
 
-/* One child reached in state t. */
-static inline void visit(walker *w, uint32_t child, by_gr_term t, bool pure) {
+/* Where the children of some bytes lead, and what is known of that state. */
+typedef struct {
+    by_gr_term t;
+    bool nullable; /* heads: every child is an exit */
+    bool is_mark;  /* the token must be tried */
+    bool has_run;  /* run is known */
+    run run;
+} target;
+
+static target target_of(walker *w, by_gr_term t) {
+    return (target){.t = t, .nullable = w->record && by_gr_nullable(w->g, t), .is_mark = w->g->nodes[t].kind == BY_GR_K_MARK};
+}
+
+/* One child reached in a state that is not among distinct items (resolve). */
+static inline void visit(walker *w, uint32_t child, target *to, bool pure) {
     const by_gv_node *n = &w->v->nodes[child];
-    if (w->g->nodes[t].flags & BY_GR_F_UNIQ && (t = resolve(w, n, t)) == BY_GR_NEVER) return;
-    if (n->tok && (w->g->nodes[t].kind != BY_GR_K_MARK || by_gr_step_bytes(w->g, w->marked, w->v->bytes[n->tok - 1])))
+    if (n->tok && (!to->is_mark || by_gr_step_bytes(w->g, w->marked, w->v->bytes[n->tok - 1])))
         by_gr_tokens_add(w->out, n->tok - 1);
-    bool nullable = w->record && by_gr_nullable(w->g, t);
-    if (nullable) by_gr_vec_push(w->g, &w->exits, child);
-    if (n->n_child == 0 || t == BY_GR_EPS) return;
-    by_gv_sig sig = w->v->node_sig[child];
+    if (to->nullable) by_gr_vec_push(w->g, &w->exits, child);
+    if (n->n_child == 0 || to->t == BY_GR_EPS) return;
     if (pure) /* a character that loops although its group as a whole does not is not in the base set */
         pure = n->chars <= w->base_n && (n->group == BY_GV_INSIDE || w->base_sig >> n->group & 1);
-    if (!nullable && !(sig & BY_GV_BAD) && w->g->nodes[t].kind != BY_GR_K_MARK) {
+    by_gv_sig sig = w->v->node_sig[child];
+    if (!to->nullable && !to->is_mark && !(sig & BY_GV_BAD)) {
         if (pure && !(sig & ~w->base_sig) && (w->base_n == FOREVER || w->base_last || n->chars + n->below <= w->base_n)) return;
-        run r = find_run(w, t, n->below < BY_GV_FIT_MAX ? n->below : BY_GV_FIT_MAX);
-        if (r.sig && !(sig & ~r.sig) && (r.n == FOREVER || n->below <= r.n)) {
+        if (!to->has_run || (!to->run.ended && to->run.n < n->below && to->run.n < BY_GV_FIT_MAX)) {
+            to->run = find_run(w, to->t, n->below < BY_GV_FIT_MAX ? n->below : BY_GV_FIT_MAX);
+            to->has_run = true;
+        }
+        if (to->run.sig && !(sig & ~to->run.sig) && (to->run.n == FOREVER || n->below <= to->run.n)) {
             take_subtree(w, n);
             return;
         }
@@ -277,7 +291,7 @@ static inline void visit(walker *w, uint32_t child, by_gr_term t, bool pure) {
         &w->v->nodes[n->first]); /* the trie is larger than the caches; the stack is last in, first out */
     __builtin_prefetch(&w->v->byte[n->first]);
     w->stack.v[w->stack.n] = child | (pure ? PURE : 0); /* walk() made room for all children */
-    w->stack.v[w->stack.n + 1] = t;
+    w->stack.v[w->stack.n + 1] = to->t;
     w->stack.n += 2;
 }
 
@@ -292,6 +306,26 @@ static uint32_t lower_bound(const uint8_t *byte, uint32_t lo, uint32_t hi, uint8
     return lo;
 }
 
+/* The children of c..end whose bytes are in a range; returns the first one behind them. */
+static uint32_t visit_range(walker *w, uint32_t c, uint32_t end, const by_gr_range *r, bool pure) {
+    const by_grammar_vocab *v = w->v;
+    if (v->byte[c] < r->lo && end - c > 8) c = lower_bound(v->byte, c, end, r->lo);
+    while (c < end && v->byte[c] < r->lo)
+        c++;
+    if (c == end || v->byte[c] > r->hi) return c;
+    if (w->g->nodes[r->to].flags & BY_GR_F_UNIQ) {
+        for (; c < end && v->byte[c] <= r->hi; c++) {
+            target one = target_of(w, resolve(w, &v->nodes[c], r->to));
+            if (one.t != BY_GR_NEVER) visit(w, c, &one, pure);
+        }
+        return c;
+    }
+    target to = target_of(w, r->to);
+    for (; c < end && v->byte[c] <= r->hi; c++)
+        visit(w, c, &to, pure);
+    return c;
+}
+
 /* Sets the tokens below node that state t takes. pure: bytes absorbed by t are covered already. */
 static void walk(walker *w, uint32_t node, by_gr_term t, bool pure) {
     by_gr *g = w->g;
@@ -302,21 +336,13 @@ static void walk(walker *w, uint32_t node, by_gr_term t, bool pure) {
     while (w->stack.n > base && !by_gr_bad(g)) {
         by_gr_term s = w->stack.v[--w->stack.n];
         uint32_t at = w->stack.v[--w->stack.n];
-        bool is_pure = at & PURE;
         const by_gv_node *n = &v->nodes[at & ~PURE];
         const by_gr_row *row = by_gr_row_of(g, s);
         uint32_t c = n->first, end = c + n->n_child;
         if (n->n_child == 0 || row->n == 0) continue;
         if (!by_gr_grow(g, &w->stack.v, w->stack.n + 2u * n->n_child, &w->stack.cap, sizeof *w->stack.v)) break;
-        for (unsigned i = 0; i < row->n && c < end; i++) {
-            uint8_t lo = row->r[i].lo, hi = row->r[i].hi;
-            by_gr_term to = row->r[i].to;
-            if (v->byte[c] < lo) c = end - c > 8 ? lower_bound(v->byte, c, end, lo) : c;
-            while (c < end && v->byte[c] < lo)
-                c++;
-            for (; c < end && v->byte[c] <= hi; c++)
-                visit(w, c, to, is_pure);
-        }
+        for (unsigned i = 0; i < row->n && c < end; i++)
+            c = visit_range(w, c, end, &row->r[i], at & PURE);
     }
     w->stack.n = base;
 }
