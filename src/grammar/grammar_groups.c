@@ -164,9 +164,16 @@ void by_gv_sign_trie(by_grammar_vocab *v) {
 
 /* ---- sets of tokens ---- */
 
+/* Whole kinds of groups have tables of their own: what a state does not take are often all of a kind. */
+enum { N_KINDS = 6 };
+static by_gv_sig kind_sig(unsigned k) {
+    static const uint8_t of[N_KINDS][2] = {{'a' - 0x20, 26}, {'A' - 0x20, 26}, {'0' - 0x20, 10}, {0, 16}, {TAB, 5}, {BY_GV_MULTI, BY_GV_N_MULTI}};
+    return (((by_gv_sig)1 << of[k][1]) - 1) << of[k][0];
+}
+
 by_status by_gv_holds_init(by_grammar_vocab *v, by_err *err) {
     v->text = by_alloc_zero(BY_MEM_GRAMMAR, by_mul_size(v->words, 4));
-    v->holds = by_alloc_zero(BY_MEM_GRAMMAR, by_mul_size(by_mul_size(v->words, 4), BY_GV_GROUPS));
+    v->holds = by_alloc_zero(BY_MEM_GRAMMAR, by_mul_size(by_mul_size(v->words, 4), BY_GV_GROUPS + N_KINDS));
     if (!v->text || !v->holds) return BY_FAIL(err, BY_ENOMEM, "vocabulary: out of memory for groups of tokens");
     for (uint32_t i = 0; i < v->n_order; i++) {
         uint32_t id = v->order[i];
@@ -175,19 +182,26 @@ by_status by_gv_holds_init(by_grammar_vocab *v, by_err *err) {
         v->text[id >> 5] |= 1u << (id & 31);
         for (unsigned g = 0; g < BY_GV_GROUPS; g++)
             if (sig >> g & 1) v->holds[(size_t)g * v->words + (id >> 5)] |= 1u << (id & 31);
+        for (unsigned k = 0; k < N_KINDS; k++)
+            if (sig & kind_sig(k)) v->holds[(size_t)(BY_GV_GROUPS + k) * v->words + (id >> 5)] |= 1u << (id & 31);
     }
     return BY_OK;
 }
 
+static void take_out(const by_grammar_vocab *v, unsigned table, uint32_t *restrict out) {
+    const uint32_t *restrict has = v->holds + (size_t)table * v->words;
+    for (uint32_t i = 0; i < v->words; i++)
+        out[i] &= ~has[i];
+}
+
 /* Tokens without a character of any other group. */
 static void fill_base(const by_grammar_vocab *v, by_gv_sig sig, uint32_t *out) {
+    by_gv_sig no = ~sig;
     memcpy(out, v->text, (size_t)v->words * 4);
-    for (unsigned g = 0; g < BY_GV_GROUPS; g++) {
-        const uint32_t *has = v->holds + (size_t)g * v->words;
-        if (sig >> g & 1) continue;
-        for (uint32_t i = 0; i < v->words; i++)
-            out[i] &= ~has[i];
-    }
+    for (unsigned k = 0; k < N_KINDS; k++)
+        if ((no & kind_sig(k)) == kind_sig(k)) take_out(v, BY_GV_GROUPS + k, out), no &= ~kind_sig(k);
+    for (unsigned g = 0; g < BY_GV_GROUPS; g++)
+        if (no >> g & 1) take_out(v, g, out);
 }
 
 /* Under the lock. */

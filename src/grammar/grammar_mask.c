@@ -71,20 +71,38 @@ static bool is_full(finder *f, by_gr_term t, unsigned need) {
     return at > 0xbf;
 }
 
-/* The bytes lo..hi come in state t, `need` more behind each; cp: the bits so far. */
-static void find_misses(finder *f, by_gr_term t, unsigned need, uint32_t cp, unsigned lo, unsigned hi) {
+static void find_misses(finder *f, by_gr_term t, unsigned need, uint32_t cp, unsigned lo, unsigned hi);
+
+/* The bytes lo..hi, `need` more behind each, go to state t; cp: the bits before them. */
+static void find_in_range(finder *f, by_gr_term t, unsigned need, uint32_t cp, unsigned lo, unsigned hi) {
     const by_grammar_vocab *v = f->g->vocab;
+    uint32_t first = cp << 6 | (lo & 0x3f), last = cp << 6 | (hi & 0x3f);
+    if (is_full(f, t, need)) return;
+    if (need == 0 && last - first < 63) {
+        for (uint32_t c = first; c <= last; c++)
+            f->no |= 1u << (v->group_of[c] - BY_GV_MULTI);
+    } else if (t == BY_GR_NEVER || need == 0)
+        f->no |= by_gv_groups_in(v, first << 6 * need, ((last + 1) << 6 * need) - 1);
+    else
+        for (uint32_t c = first; c <= last; c++)
+            find_misses(f, t, need - 1, c, 0x80, 0xbf);
+}
+
+/* The bytes lo..hi come in state t, `need` more behind each. */
+static void find_misses(finder *f, by_gr_term t, unsigned need, uint32_t cp, unsigned lo, unsigned hi) {
+    if (need == 0 && !(f->g->vocab->block_groups[cp] & ~f->no)) return; /* nothing new can be found */
     const by_gr_row *row = by_gr_row_of(f->g, t);
-    for (unsigned b = lo, i = 0; b <= hi; b++) {
-        while (i < row->n && row->r[i].hi < b)
-            i++;
-        by_gr_term to = i < row->n && row->r[i].lo <= b ? row->r[i].to : BY_GR_NEVER;
-        uint32_t next = cp << 6 | (b & 0x3f);
-        if (is_full(f, to, need)) continue;
-        if (need == 0) f->no |= 1u << (v->group_of[next] - BY_GV_MULTI);
-        else if (to == BY_GR_NEVER) f->no |= by_gv_groups_in(v, next << 6 * need, ((next + 1) << 6 * need) - 1);
-        else find_misses(f, to, need - 1, next, 0x80, 0xbf);
+    unsigned at = lo;
+    for (unsigned i = 0; i < row->n && at <= hi; i++) {
+        unsigned from = row->r[i].lo, to = row->r[i].hi;
+        if (to < at || from > hi) continue;
+        if (from > at) find_in_range(f, BY_GR_NEVER, need, cp, at, from - 1);
+        from = from > at ? from : at;
+        to = to < hi ? to : hi;
+        find_in_range(f, row->r[i].to, need, cp, from, to);
+        at = to + 1;
     }
+    if (at <= hi) find_in_range(f, BY_GR_NEVER, need, cp, at, hi);
 }
 
 /* Groups beyond ASCII all of whose characters lead from t to `to`. */
@@ -147,25 +165,28 @@ static bool like_byte(by_gr *g, by_gr_term t, uint8_t b, by_gv_sig *groups) {
     }
 }
 
-/* Byte groups all of whose characters lead from t to `to`. */
-static by_gv_sig step_sig(by_gr *g, by_gr_term t, by_gr_term to) {
-    const uint8_t *group = g->vocab->group;
-    const by_gr_row *row = by_gr_row_of(g, t);
-    by_gv_sig yes = 0, no = 0;
-    unsigned at = 0;
-    for (unsigned i = 0; i < row->n; i++) {
-        for (; at < row->r[i].lo && at < 128; at++)
-            no |= (by_gv_sig)1 << group[at];
-        for (; at <= row->r[i].hi && at < 128; at++) {
-            if (row->r[i].to == to)
-                yes |= (by_gv_sig)1 << group[at];
-            else
-                no |= (by_gv_sig)1 << group[at];
-        }
+/* Groups of ASCII whose characters lead from a state to `to`. */
+static by_gv_sig ascii_step(const by_gr_row *row, by_gr_term to) {
+    by_gv_sig yes = 0;
+    uint32_t low = 0; /* bytes below the blank */
+    for (unsigned i = 0; i < row->n && row->r[i].lo < 0x80; i++) {
+        unsigned lo = row->r[i].lo, hi = row->r[i].hi < 0x7f ? row->r[i].hi : 0x7f;
+        if (row->r[i].to != to) continue;
+        for (; lo <= hi && lo < 0x20; lo++)
+            low |= 1u << lo;
+        if (hi == 0x7f) yes |= (by_gv_sig)1 << by_gv_group(0x7f), hi--;
+        if (lo <= hi) yes |= (((by_gv_sig)1 << (hi - lo + 1)) - 1) << (lo - 0x20);
     }
-    for (; at < 128; at++)
-        no |= (by_gv_sig)1 << group[at];
-    by_gv_sig some = yes & ~no, above;
+    if (!low) return yes;
+    for (unsigned b = 9; b < 14; b += b == 9 ? 1 : 3) /* tab, line feed, carriage return */
+        if (low >> b & 1) yes |= (by_gv_sig)1 << by_gv_group(b);
+    return (low | 0x2600) == UINT32_MAX ? yes | (by_gv_sig)1 << by_gv_group(0) : yes;
+}
+
+/* Groups all of whose characters lead from t to `to`. */
+static by_gv_sig step_sig(by_gr *g, by_gr_term t, by_gr_term to) {
+    const by_gr_row *row = by_gr_row_of(g, t);
+    by_gv_sig some = ascii_step(row, to), above;
     if (!some) return 0;
     uint8_t b = 0x20;
     while (b < 0x7f && by_gr_row_get(row, b) != to) b++;
