@@ -225,7 +225,7 @@ struct by_gr {
     by_gr_mask **heads;
     uint32_t masks_cap;
     size_t mask_bytes;
-    by_gr_term absorb_of[BY_GR_ABSORB_SLOTS]; /* direct-mapped memo of the byte groups that lead back to a state */
+    uint32_t absorb_of[BY_GR_ABSORB_SLOTS]; /* direct-mapped memo of the runs of states, see find_run; 0 = free */
     by_gv_sig absorb_sig[BY_GR_ABSORB_SLOTS];
     uint8_t absorb_n[BY_GR_ABSORB_SLOTS]; /* for so many characters; 255 = for ever */
     bool absorb_ended[BY_GR_ABSORB_SLOTS]; /* looking further finds no more */

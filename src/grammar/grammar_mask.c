@@ -30,6 +30,17 @@ typedef struct {
 
 /* ---- absorption ---- */
 
+/* Where a usual character beyond ASCII leads, for states that take hardly any other. */
+static by_gr_term target_beyond_ascii(by_gr *g, by_gr_term t) {
+    static const char *const samples[] = {"\xe4\xb8\x80", "\xd0\xb0", "\xc3\xa9", "\xe3\x81\x82", "\xea\xb0\x80"};
+    const by_gr_row *row = by_gr_row_of(g, t);
+    by_gr_term to = BY_GR_NEVER;
+    if (row->n == 0 || row->r[row->n - 1].hi < 0xc2) return to;
+    for (unsigned i = 0; i < sizeof samples / sizeof samples[0] && to == BY_GR_NEVER; i++)
+        to = by_gr_next_bytes(g, t, by_str_z(samples[i]));
+    return to;
+}
+
 /* Where most ASCII bytes lead from t: t itself when it is among the targets, NEVER when no target is common. */
 static by_gr_term common_target(by_gr *g, by_gr_term t) {
     enum { COMMON = 20 }; /* fewer bytes are not worth it: their part of the trie is small */
@@ -43,7 +54,7 @@ static by_gr_term common_target(by_gr *g, by_gr_term t) {
             if (row->r[k].to == row->r[i].to) n += row->r[k].hi - row->r[k].lo + 1u;
         if (n > most) most = n, best = row->r[i].to;
     }
-    return best;
+    return best == BY_GR_NEVER ? target_beyond_ascii(g, t) : best;
 }
 
 #define ALL_MULTI ((((by_gv_sig)1 << BY_GV_N_MULTI) - 1) << BY_GV_MULTI)
@@ -187,7 +198,7 @@ static by_gv_sig ascii_step(const by_gr_row *row, by_gr_term to) {
 static by_gv_sig step_sig(by_gr *g, by_gr_term t, by_gr_term to) {
     const by_gr_row *row = by_gr_row_of(g, t);
     by_gv_sig some = ascii_step(row, to), above;
-    if (!some) return 0;
+    if (!some) return multi_step(g, t, to);
     uint8_t b = 0x20;
     while (b < 0x7f && by_gr_row_get(row, b) != to) b++;
     by_gr_node n = g->nodes[t];
@@ -203,7 +214,7 @@ typedef struct {
 } run;
 #define FOREVER 255u
 
-static run find_run(walker *w, by_gr_term t, uint32_t want);
+static run find_run(by_gr *g, by_gr_term t, uint32_t want, bool inner);
 
 static int count(by_gv_sig s) { return __builtin_popcountll((uint64_t)s) + __builtin_popcountll((uint64_t)(s >> 64)); }
 
@@ -216,18 +227,19 @@ static bool refuses(by_gr *g, by_gr_term t, by_gv_sig sig) {
     return true;
 }
 
-/* A state that counts goes on to another one for every character of a group; the run is as long as that repeats. */
-static run follow(walker *w, by_gr_term t, uint32_t want) {
-    by_gr *g = w->g;
+/* A state that counts goes on to another one for every character of a group; the run is as long as that repeats. inner: something
+ * follows t, or the places where t may end are looked for: the run ends before the first of them. */
+static run follow(by_gr *g, by_gr_term t, uint32_t want, bool inner) {
     const run none = {.ended = true};
     by_gr_term to = common_target(g, t);
     if (to == t) return (run){step_sig(g, t, t), FOREVER, true, false};
-    if (to <= BY_GR_EPS || g->nodes[to].flags & BY_GR_F_UNIQ || by_gr_nullable(g, to)) return none;
+    if (to == BY_GR_NEVER || g->nodes[to].flags & BY_GR_F_UNIQ || (inner && by_gr_nullable(g, to))) return none;
     if (g->nodes[to].kind == BY_GR_K_MARK || g->nodes[to].kind == BY_GR_K_CLOSE) return none;
     by_gv_sig sig = step_sig(g, t, to);
     if (!sig) return none;
+    if (to == BY_GR_EPS) return (run){sig, 1, true, true};
     if (want <= 1) return (run){sig, 1, false, false};
-    run rest = find_run(w, to, want - 1);
+    run rest = find_run(g, to, want - 1, inner);
     by_gv_sig both = sig & rest.sig;
     if (!rest.n || count(both) * 2 < count(sig)) return (run){sig, 1, true, refuses(g, to, sig)};
     return (run){both, rest.n == FOREVER ? FOREVER : rest.n + 1, rest.ended, rest.last};
@@ -235,13 +247,13 @@ static run follow(walker *w, by_gr_term t, uint32_t want) {
 
 /* The run of a state, remembered; at least `want` characters are looked at. A sequence whose head cannot be empty runs as its head
  * does. */
-static run find_run(walker *w, by_gr_term t, uint32_t want) {
-    by_gr *g = w->g;
-    if (g->nodes[t].kind == BY_GR_K_SEQ && !by_gr_nullable(g, g->nodes[t].a)) t = g->nodes[t].a;
-    unsigned k = (t ^ t >> 9) & (BY_GR_ABSORB_SLOTS - 1);
-    if (g->absorb_of[k] != t || (!g->absorb_ended[k] && g->absorb_n[k] < want)) {
-        run r = follow(w, t, want);
-        g->absorb_of[k] = t;
+static run find_run(by_gr *g, by_gr_term t, uint32_t want, bool inner) {
+    if (g->nodes[t].kind == BY_GR_K_SEQ && !by_gr_nullable(g, g->nodes[t].a)) t = g->nodes[t].a, inner = true;
+    unsigned k = (t ^ t >> 9 ^ inner) & (BY_GR_ABSORB_SLOTS - 1);
+    uint32_t key = t << 1 | inner;
+    if (g->absorb_of[k] != key || (!g->absorb_ended[k] && g->absorb_n[k] < want)) {
+        run r = follow(g, t, want, inner);
+        g->absorb_of[k] = key;
         g->absorb_sig[k] = r.sig;
         g->absorb_n[k] = (uint8_t)r.n;
         g->absorb_ended[k] = r.ended;
@@ -300,7 +312,7 @@ static inline void visit(walker *w, uint32_t child, target *to, bool pure) {
     if (!to->nullable && !to->is_mark && !(sig & BY_GV_BAD)) {
         if (pure && !(sig & ~w->base_sig) && (w->base_n == FOREVER || w->base_last || n->chars + n->below <= w->base_n)) return;
         if (!to->has_run || (!to->run.ended && to->run.n < n->below && to->run.n < BY_GV_FIT_MAX)) {
-            to->run = find_run(w, to->t, n->below < BY_GV_FIT_MAX ? n->below : BY_GV_FIT_MAX);
+            to->run = find_run(w->g, to->t, n->below < BY_GV_FIT_MAX ? n->below : BY_GV_FIT_MAX, w->record);
             to->has_run = true;
         }
         if (to->run.sig && !(sig & ~to->run.sig) && (to->run.n == FOREVER || n->below <= to->run.n)) {
@@ -372,7 +384,7 @@ static void or_mask(walker *w, by_gr_term t);
 
 static void walk_root(walker *w, by_gr_term t) {
     run r = {0};
-    if (!w->record || !by_gr_nullable(w->g, t)) r = find_run(w, t, BY_GV_FIT_MAX);
+    if (!w->record || !by_gr_nullable(w->g, t)) r = find_run(w->g, t, BY_GV_FIT_MAX, w->record);
     bool no_memory = false;
     const uint32_t *base = r.sig && r.n >= RUN_MIN ? by_gv_base(w->v, r.sig, r.n == FOREVER ? BY_GV_ANY_LENGTH : r.n, &no_memory) : NULL;
     if (no_memory) by_gr_fail(w->g, BY_ENOMEM, "grammar: out of memory");
