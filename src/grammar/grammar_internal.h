@@ -227,6 +227,7 @@ struct by_gr {
     size_t mask_bytes;
     uint32_t absorb_of[BY_GR_ABSORB_SLOTS]; /* direct-mapped memo of the runs of states, see find_run; 0 = free */
     by_gv_sig absorb_sig[BY_GR_ABSORB_SLOTS];
+    by_gv_sig absorb_dead[BY_GR_ABSORB_SLOTS];
     uint8_t absorb_n[BY_GR_ABSORB_SLOTS]; /* for so many characters; 255 = for ever */
     bool absorb_ended[BY_GR_ABSORB_SLOTS]; /* looking further finds no more */
     bool absorb_last[BY_GR_ABSORB_SLOTS];  /* and nothing of the groups can follow */

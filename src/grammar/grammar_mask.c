@@ -22,6 +22,7 @@ typedef struct {
     by_gr_vec exits;
     by_gr_vec stack; /* pairs: node | PURE, state */
     uint32_t depth;
+    by_gv_sig base_dead; /* groups that are refused wherever the base set holds */
     by_gv_sig base_sig; /* what the base set of this walk covers: tokens of these groups with at most base_n characters */
     uint32_t base_n;
     bool base_last; /* behind base_n of them no character of these groups can come */
@@ -211,6 +212,7 @@ typedef struct {
     uint32_t n;   /* FOREVER: any number */
     bool ended;   /* no longer run exists */
     bool last;    /* behind the n characters no other of these groups can come */
+    by_gv_sig dead; /* groups that are refused in front of each of the n characters, and with `last` behind them */
 } run;
 #define FOREVER 255u
 
@@ -227,22 +229,41 @@ static bool refuses(by_gr *g, by_gr_term t, by_gv_sig sig) {
     return true;
 }
 
+/* Groups none of whose characters can come in state t. */
+static by_gv_sig dead_groups(by_gr *g, by_gr_term t) {
+    const by_gr_row *row = by_gr_row_of(g, t);
+    by_gv_sig live = 0;
+    for (unsigned i = 0; i < row->n && row->r[i].lo < 0x80; i++) {
+        unsigned lo = row->r[i].lo, hi = row->r[i].hi < 0x7f ? row->r[i].hi : 0x7f;
+        for (; lo <= hi && lo < 0x20; lo++)
+            live |= (by_gv_sig)1 << by_gv_group(lo);
+        if (hi == 0x7f) live |= (by_gv_sig)1 << by_gv_group(0x7f), hi--;
+        if (lo <= hi) live |= (((by_gv_sig)1 << (hi - lo + 1)) - 1) << (lo - 0x20);
+    }
+    if (row->n && row->r[row->n - 1].hi >= 0x80) live |= ALL_MULTI;
+    return ~live & ~BY_GV_BAD;
+}
+
 /* A state that counts goes on to another one for every character of a group; the run is as long as that repeats. inner: something
  * follows t, or the places where t may end are looked for: the run ends before the first of them. */
 static run follow(by_gr *g, by_gr_term t, uint32_t want, bool inner) {
     const run none = {.ended = true};
     by_gr_term to = common_target(g, t);
-    if (to == t) return (run){step_sig(g, t, t), FOREVER, true, false};
+    if (to == t) return (run){step_sig(g, t, t), FOREVER, true, false, dead_groups(g, t)};
     if (to == BY_GR_NEVER || g->nodes[to].flags & BY_GR_F_UNIQ || (inner && by_gr_nullable(g, to))) return none;
     if (g->nodes[to].kind == BY_GR_K_MARK || g->nodes[to].kind == BY_GR_K_CLOSE) return none;
     by_gv_sig sig = step_sig(g, t, to);
     if (!sig) return none;
-    if (to == BY_GR_EPS) return (run){sig, 1, true, true};
-    if (want <= 1) return (run){sig, 1, false, false};
+    by_gv_sig dead = dead_groups(g, t);
+    if (to == BY_GR_EPS) return (run){sig, 1, true, true, dead};
+    if (want <= 1) return (run){sig, 1, false, false, dead};
     run rest = find_run(g, to, want - 1, inner);
     by_gv_sig both = sig & rest.sig;
-    if (!rest.n || count(both) * 2 < count(sig)) return (run){sig, 1, true, refuses(g, to, sig)};
-    return (run){both, rest.n == FOREVER ? FOREVER : rest.n + 1, rest.ended, rest.last};
+    if (!rest.n || count(both) * 2 < count(sig)) {
+        bool last = refuses(g, to, sig);
+        return (run){sig, 1, true, last, last ? dead & dead_groups(g, to) : dead};
+    }
+    return (run){both, rest.n == FOREVER ? FOREVER : rest.n + 1, rest.ended, rest.last, dead & rest.dead};
 }
 
 /* The run of a state, remembered; at least `want` characters are looked at. A sequence whose head cannot be empty runs as its head
@@ -258,8 +279,9 @@ static run find_run(by_gr *g, by_gr_term t, uint32_t want, bool inner) {
         g->absorb_n[k] = (uint8_t)r.n;
         g->absorb_ended[k] = r.ended;
         g->absorb_last[k] = r.last;
+        g->absorb_dead[k] = r.dead;
     }
-    return (run){g->absorb_sig[k], g->absorb_n[k], g->absorb_ended[k], g->absorb_last[k]};
+    return (run){g->absorb_sig[k], g->absorb_n[k], g->absorb_ended[k], g->absorb_last[k], g->absorb_dead[k]};
 }
 
 /* ---- the walk ---- */
@@ -310,7 +332,7 @@ static inline void visit(walker *w, uint32_t child, target *to, bool pure) {
         pure = n->chars <= w->base_n && (n->group == BY_GV_INSIDE || w->base_sig >> n->group & 1);
     by_gv_sig sig = w->v->node_sig[child];
     if (!to->nullable && !to->is_mark && !(sig & BY_GV_BAD)) {
-        if (pure && !(sig & ~w->base_sig) && (w->base_n == FOREVER || w->base_last || n->chars + n->below <= w->base_n)) return;
+        if (pure && !(sig & ~(w->base_sig | w->base_dead)) && (w->base_n == FOREVER || w->base_last || n->chars + n->below <= w->base_n)) return;
         if (!to->has_run || (!to->run.ended && to->run.n < n->below && to->run.n < BY_GV_FIT_MAX)) {
             to->run = find_run(w->g, to->t, n->below < BY_GV_FIT_MAX ? n->below : BY_GV_FIT_MAX, w->record);
             to->has_run = true;
@@ -389,6 +411,7 @@ static void walk_root(walker *w, by_gr_term t) {
     const uint32_t *base = r.sig && r.n >= RUN_MIN ? by_gv_base(w->v, r.sig, r.n == FOREVER ? BY_GV_ANY_LENGTH : r.n, &no_memory) : NULL;
     if (no_memory) by_gr_fail(w->g, BY_ENOMEM, "grammar: out of memory");
     w->base_sig = r.sig;
+    w->base_dead = r.dead;
     w->base_n = r.n == FOREVER || r.n < BY_GV_FIT_MAX ? r.n : BY_GV_FIT_MAX;
     w->base_last = r.last && r.n <= BY_GV_FIT_MAX;
     if (base) by_gr_tokens_add_set(w->out, base);
