@@ -12,6 +12,7 @@
 #define MASK_BYTES_MAX                                                                                                 \
     ((size_t)64 << 20)         /* kept masks of one grammar; beyond, all are dropped and made again on demand */
 #define RUN_MIN 2u          /* shorter runs are walked */
+#define WORTH_A_RUN 12u     /* tokens of a subtree */
 #define PURE    0x80000000u /* stack flag: only absorbed bytes on the path, so the base set covers it */
 
 typedef struct {
@@ -266,6 +267,12 @@ static run follow(by_gr *g, by_gr_term t, uint32_t want, bool inner) {
     return (run){both, rest.n == FOREVER ? FOREVER : rest.n + 1, rest.ended, rest.last, dead & rest.dead};
 }
 
+/* Is the run of a state known? */
+static bool knows_run(const by_gr *g, by_gr_term t, bool inner) {
+    if (g->nodes[t].kind == BY_GR_K_SEQ && !by_gr_nullable(g, g->nodes[t].a)) t = g->nodes[t].a, inner = true;
+    return g->absorb_of[(t ^ t >> 9 ^ inner) & (BY_GR_ABSORB_SLOTS - 1)] == (t << 1 | inner);
+}
+
 /* The run of a state, remembered; at least `want` characters are looked at. A sequence whose head cannot be empty runs as its head
  * does. */
 static run find_run(by_gr *g, by_gr_term t, uint32_t want, bool inner) {
@@ -333,11 +340,13 @@ static inline void visit(walker *w, uint32_t child, target *to, bool pure) {
     by_gv_sig sig = w->v->node_sig[child];
     if (!to->nullable && !to->is_mark && !(sig & BY_GV_BAD)) {
         if (pure && !(sig & ~(w->base_sig | w->base_dead)) && (w->base_n == FOREVER || w->base_last || n->chars + n->below <= w->base_n)) return;
-        if (!to->has_run || (!to->run.ended && to->run.n < n->below && to->run.n < BY_GV_FIT_MAX)) {
+        /* a run makes states; a small subtree makes fewer */
+        bool worth = n->tok_hi - n->tok_lo >= WORTH_A_RUN || (!to->has_run && knows_run(w->g, to->t, w->record));
+        if (worth && (!to->has_run || (!to->run.ended && to->run.n < n->below && to->run.n < BY_GV_FIT_MAX))) {
             to->run = find_run(w->g, to->t, n->below < BY_GV_FIT_MAX ? n->below : BY_GV_FIT_MAX, w->record);
             to->has_run = true;
         }
-        if (to->run.sig && !(sig & ~to->run.sig) && (to->run.n == FOREVER || n->below <= to->run.n)) {
+        if (to->has_run && to->run.sig && !(sig & ~to->run.sig) && (to->run.n == FOREVER || n->below <= to->run.n)) {
             take_subtree(w, n);
             return;
         }
@@ -408,6 +417,7 @@ static void walk_root(walker *w, by_gr_term t) {
     run r = {0};
     if (!w->record || !by_gr_nullable(w->g, t)) r = find_run(w->g, t, BY_GV_FIT_MAX, w->record);
     bool no_memory = false;
+    if (by_gr_bad(w->g)) return;
     const uint32_t *base = r.sig && r.n >= RUN_MIN ? by_gv_base(w->v, r.sig, r.n == FOREVER ? BY_GV_ANY_LENGTH : r.n, &no_memory) : NULL;
     if (no_memory) by_gr_fail(w->g, BY_ENOMEM, "grammar: out of memory");
     w->base_sig = r.sig;

@@ -310,12 +310,22 @@ static const by_gr_row *row_jesc(by_gr *g, by_gr_node n) {
     return by_gr_row_make(g, out, k, NULL, 0);
 }
 
+/* May a character come that is spelled as an escape? rx: the row of the text. */
+static bool needs_escapes(const by_gr_row *rx, unsigned style) {
+    if (style != BY_GR_STYLE_PLAIN) return rx->n > 0;
+    for (unsigned i = 0; i < rx->n; i++) {
+        unsigned lo = rx->r[i].lo, hi = rx->r[i].hi;
+        if (lo < 0x20 || (lo <= '"' && hi >= '"') || (lo <= '\\' && hi >= '\\')) return true;
+    }
+    return false;
+}
+
 static const by_gr_row *row_jstr(by_gr *g, by_gr_node n) {
     const by_gr_row *rx = by_gr_row_of(g, n.a);
     by_gr_range out[256];
     unsigned k = 0;
-    by_gr_term esc = by_gr_node_make(g, BY_GR_K_JESC, n.x, n.a, 0, 0, 0);
-    if (by_gr_row_of(g, esc)->n == 0) esc = BY_GR_NEVER;
+    by_gr_term esc = needs_escapes(rx, n.x) ? by_gr_node_make(g, BY_GR_K_JESC, n.x, n.a, 0, 0, 0) : BY_GR_NEVER;
+    if (esc != BY_GR_NEVER && by_gr_row_of(g, esc)->n == 0) esc = BY_GR_NEVER;
     bool closed = false, escaped = false;
     for (unsigned i = 0; i < rx->n; i++) {
         by_gr_term to = BY_GR_NEVER;
