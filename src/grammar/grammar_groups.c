@@ -167,7 +167,8 @@ void by_gv_sign_trie(by_grammar_vocab *v) {
 /* Whole kinds of groups have tables of their own: what a state does not take are often all of a kind. */
 enum { N_KINDS = 6 };
 static by_gv_sig kind_sig(unsigned k) {
-    static const uint8_t of[N_KINDS][2] = {{'a' - 0x20, 26}, {'A' - 0x20, 26}, {'0' - 0x20, 10}, {0, 16}, {TAB, 5}, {BY_GV_MULTI, BY_GV_N_MULTI}};
+    static const uint8_t of[N_KINDS][2] = {{'a' - 0x20, 26}, {'A' - 0x20, 26}, {'0' - 0x20, 10},
+                                           {0, 16},          {TAB, 5},         {BY_GV_MULTI, BY_GV_N_MULTI}};
     return (((by_gv_sig)1 << of[k][1]) - 1) << of[k][0];
 }
 
