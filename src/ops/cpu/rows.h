@@ -153,24 +153,46 @@ static void round_row(float *x, by_dtype type, int64_t n) {
     FOR_BLOCKS(n) STORE(x, v_float(vi_sll(v_to_bf16(LOAD(x)), 16)));
 }
 
+#ifndef VEC_OWN_E4M3
+VEC void v_load_e4m3_pair(v16 out[2], const uint8_t *p) {
+    out[0] = v_load_e4m3(p);
+    out[1] = v_load_e4m3(p + L);
+}
+#endif
+
+VEC void rec_load_one(float *x, by_rec rec, const uint8_t *data, const uint8_t *scales, int64_t d) {
+    if (rec == BY_REC_F32) {
+        memcpy(x, data, (size_t)d * 4);
+        return;
+    }
+    for (int64_t i = 0; i < d; i += 32) {
+        v16 v[2];
+        bool fp4 = rec == BY_REC_FP4;
+        if (rec == BY_REC_FP8) v_load_e4m3_pair(v, data + i);
+        else v_load_e2m1(v, data + i / 2);
+        float s0 = fp4 ? by_e4m3_to_f32(scales[i / 16]) : by_ue8m0_to_f32(scales[i / 32]);
+        float s1 = fp4 ? by_e4m3_to_f32(scales[i / 16 + 1]) : s0;
+        v_store(x + i, v_mul(v[0], v_set1(s0)));
+        v_store(x + i + L, v_mul(v[1], v_set1(s1)));
+    }
+}
+
 static void rec_load(float *x, by_rec rec, const uint8_t *data, const uint8_t *scales, int64_t d) {
     switch (rec) {
-    case BY_REC_F32: memcpy(x, data, (size_t)d * 4); return;
-    case BY_REC_FP8:
-        for (int64_t i = 0; i < d; i += L) v_store(x + i, v_mul(v_load_e4m3(data + i), v_set1(by_ue8m0_to_f32(scales[i / 32]))));
-        return;
-    case BY_REC_FP4:
-    case BY_REC_IX4:
-        for (int64_t i = 0; i < d; i += 32) {
-            v16 v[2];
-            v_load_e2m1(v, data + i / 2);
-            bool fp4 = rec == BY_REC_FP4;
-            float s0 = fp4 ? by_e4m3_to_f32(scales[i / 16]) : by_ue8m0_to_f32(scales[i / 32]);
-            float s1 = fp4 ? by_e4m3_to_f32(scales[i / 16 + 1]) : s0;
-            v_store(x + i, v_mul(v[0], v_set1(s0)));
-            v_store(x + i + L, v_mul(v[1], v_set1(s1)));
-        }
+    case BY_REC_F32: rec_load_one(x, BY_REC_F32, data, scales, d); return;
+    case BY_REC_FP8: rec_load_one(x, BY_REC_FP8, data, scales, d); return;
+    case BY_REC_FP4: rec_load_one(x, BY_REC_FP4, data, scales, d); return;
+    case BY_REC_IX4: rec_load_one(x, BY_REC_IX4, data, scales, d); return;
     }
+}
+
+static void rec_load_rows(float *x, by_rec rec, const uint8_t *data, int64_t stride, int64_t n, int64_t d) {
+    if (rec == BY_REC_FP8)
+        for (int64_t i = 0; i < n; i++, x += d, data += stride) rec_load_one(x, BY_REC_FP8, data, data + d, d);
+    else if (rec == BY_REC_FP4)
+        for (int64_t i = 0; i < n; i++, x += d, data += stride) rec_load_one(x, BY_REC_FP4, data, data + d / 2, d);
+    else
+        for (int64_t i = 0; i < n; i++, x += d, data += stride) rec_load_one(x, BY_REC_F32, data, NULL, d);
 }
 
 static void rec_store(uint8_t *data, uint8_t *scales, by_rec rec, const float *x, int64_t d) {
@@ -462,6 +484,12 @@ VEC void scores_tile(float *s, int64_t lds, const float *q, int64_t ldq, const f
             VEC_UNROLL for (int j = 0; j < K; j++) acc[h * K + j] = v_fma(x, key[j], acc[h * K + j]);
         }
     }
+#ifdef VEC_OWN_SUM16
+    if (H == 4 && K == 4) {
+        v_sum16(s, lds, acc, scale);
+        return;
+    }
+#endif
     VEC_UNROLL for (int i = 0; i < H * K; i += 4) {
         float sum[4];
         v_sum4(sum, acc[i], i + 1 < H * K ? acc[i + 1] : acc[i], i + 2 < H * K ? acc[i + 2] : acc[i],
@@ -531,8 +559,8 @@ static void head_sum_rows(float *score, const float *s, int64_t lds, const float
 }
 
 #define BY_VEC_TABLE(set)                                                                                              \
-    {.isa = set, .load = load_row, .store = store_row, .round = round_row, .rec_load = rec_load, .rec_store = rec_store, \
-     .dot = dot_rows, .norm = norm_row, .rotate = rotate_row, .mix = mix_rows, .mix_squares = mix_squares_rows,        \
+    {.isa = set, .load = load_row, .store = store_row, .round = round_row, .rec_load = rec_load,                         \
+     .rec_load_rows = rec_load_rows, .rec_store = rec_store, .dot = dot_rows, .norm = norm_row, .rotate = rotate_row, .mix = mix_rows, .mix_squares = mix_squares_rows,        \
      .hc_weights = hc_weights_lanes, .write_back = write_back_rows, .add_scaled = add_scaled_row,                      \
      .add_rows = add_rows_row, .swiglu = swiglu_row, .gate_rows = gate_rows, .softplus_root = softplus_root_row,       \
      .dot4 = dot4_rows, .scores = scores_rows, .softmax = softmax_row, .values = values_rows, .head_sum = head_sum_rows}

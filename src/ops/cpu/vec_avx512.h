@@ -86,6 +86,23 @@ VEC v16 v_load_e4m3(const uint8_t *p) {
     return _mm512_mask_mov_ps(v, is_nan, _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)));
 }
 
+/* The same of 32 bytes; NaN is rare. */
+#define VEC_OWN_E4M3
+VEC void v_load_e4m3_pair(v16 out[2], const uint8_t *p) {
+    __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    const __m256i nan = _mm256_set1_epi8(0x7f);
+    __m512i h = _mm512_slli_epi16(_mm512_cvtepu8_epi16(b), 8);
+    h = _mm512_and_si512(_mm512_srai_epi16(h, 1), _mm512_set1_epi16((short)0xbf80));
+    __mmask32 is_nan = _mm256_cmpeq_epi8_mask(_mm256_and_si256(b, nan), nan);
+    const __m512 up = _mm512_set1_ps(256.0f), quiet = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000));
+    out[0] = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_castsi512_si256(h)), up);
+    out[1] = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1)), up);
+    if (__builtin_expect(is_nan != 0, 0)) {
+        out[0] = _mm512_mask_mov_ps(out[0], (__mmask16)is_nan, quiet);
+        out[1] = _mm512_mask_mov_ps(out[1], (__mmask16)(is_nan >> 16), quiet);
+    }
+}
+
 /* 16 bytes of E2M1 pairs -> 32 values in natural order. */
 VEC void v_load_e2m1(v16 out[2], const uint8_t *p) {
     const __m512 codes = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f,
@@ -118,6 +135,25 @@ VEC void v_sum4(float out[4], v16 a, v16 b, v16 c, v16 d) {
     u = _mm512_add_ps(u, _mm512_permute_ps(u, 0xb1));
     const __m512i first = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, u)));
+}
+
+/* s[h * lds + j] = scale times the sum of a[h * 4 + j], by that tree for all sixteen at once. */
+#define VEC_OWN_SUM16
+VEC void v_sum16(float *s, int64_t lds, const v16 a[16], float scale) {
+    __m512 u[4]; /* u[j]: quarter h is a[h * 4 + j], its lanes i and i + 8, then i + 4 added */
+    for (int j = 0; j < 4; j++) {
+        __m512 x = _mm512_add_ps(_mm512_shuffle_f32x4(a[j], a[4 + j], 0x44), _mm512_shuffle_f32x4(a[j], a[4 + j], 0xee));
+        __m512 y = _mm512_add_ps(_mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0x44), _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0xee));
+        u[j] = _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));
+    }
+    __m512 x = _mm512_add_ps(_mm512_shuffle_ps(u[0], u[1], 0x44), _mm512_shuffle_ps(u[0], u[1], 0xee));
+    __m512 y = _mm512_add_ps(_mm512_shuffle_ps(u[2], u[3], 0x44), _mm512_shuffle_ps(u[2], u[3], 0xee));
+    __m512 sum = _mm512_add_ps(_mm512_shuffle_ps(x, y, 0x88), _mm512_shuffle_ps(x, y, 0xdd));
+    sum = _mm512_mul_ps(sum, _mm512_set1_ps(scale));
+    _mm_storeu_ps(s, _mm512_castps512_ps128(sum));
+    _mm_storeu_ps(s + lds, _mm512_extractf32x4_ps(sum, 1));
+    _mm_storeu_ps(s + 2 * lds, _mm512_extractf32x4_ps(sum, 2));
+    _mm_storeu_ps(s + 3 * lds, _mm512_extractf32x4_ps(sum, 3));
 }
 
 VEC v16d vd_zero(void) { return (v16d){_mm512_setzero_pd(), _mm512_setzero_pd()}; }
