@@ -83,7 +83,8 @@ struct by_request {
     by_held *held;        /* [best_of], best_of > n only */
     by_seq *seqs;         /* [best_of] */
     _Atomic int32_t n_events; /* written under the lock */
-    int32_t cap, head;
+    int32_t cap, head;    /* of the ring; head: the oldest event (reader) */
+    int32_t tail;         /* where the next one goes (scheduler) */
     int32_t n_choices;    /* opts.best_of */
     int32_t n_open;       /* choices whose finish event has not been queued */
     by_event *ring;       /* [cap] */

@@ -313,10 +313,16 @@ static void add_row(by_engine *e, by_job *job, const by_plan_row *p) {
     want_snapshot(e, job, s, p, i);
 }
 
-/* Begins to load what a row or an event touches, AHEAD of its turn: the model's step has pushed all of it out of the caches. */
+/* Begin to load what a row or an event touches, some places before its turn: the model's step, and the readers on other processors,
+ * have pushed all of it out of the caches. A request is found through its sequence and the queue through the request, so each
+ * needs the one before to have come. */
+static void prefetch_seq(const by_seq *s) {
+    for (size_t at = 0; at < offsetof(by_seq, history); at += 64) __builtin_prefetch((const char *)s + at, 1);
+}
 static void prefetch_request(const by_request *r) {
     for (size_t at = 0; at < offsetof(by_request, prompt_logprobs); at += 64) __builtin_prefetch((const char *)r + at, 1);
 }
+static void prefetch_event(const by_request *r) { __builtin_prefetch(r->ring + r->tail, 1); }
 
 static void make_job(by_engine *e, by_job *job, int64_t now_us) {
     job->n_seqs = job->n_prompt_rows = job->n_samples = job->n_outs = job->n_tops = 0;
@@ -386,6 +392,7 @@ static void commit(by_engine *e, by_job *job) {
     for (int32_t i = 0; i < job->n_seqs; i++) {
         const by_job_row *row = &job->rows[i];
         by_seq *s = row->seq;
+        if (i + AHEAD < job->n_seqs) prefetch_seq(job->rows[i + AHEAD].seq);
         s->in_flight--;
         if (job->status < 0) fail_choice(e, s, &job->err);
         else if (row->bad_at >= 0) fail_request(e, s->request);
@@ -394,7 +401,8 @@ static void commit(by_engine *e, by_job *job) {
     }
     for (int32_t i = 0; i < job->n_samples; i++) {
         by_seq *s = job->samples[i].seq;
-        if (i + AHEAD < job->n_samples) prefetch_request(job->samples[i + AHEAD].seq->request);
+        if (i + 2 * AHEAD < job->n_samples) prefetch_request(job->samples[i + 2 * AHEAD].seq->request);
+        if (i + AHEAD < job->n_samples) prefetch_event(job->samples[i + AHEAD].seq->request);
         if (job->samples[i].sister) s->in_flight--;
         if (job->status < 0) fail_choice(e, s, &job->err);
         else commit_sample(e, job, &job->samples[i]);
