@@ -559,10 +559,11 @@ static void head_sum_rows(float *score, const float *s, int64_t lds, const float
 }
 
 #define BY_VEC_TABLE(set)                                                                                              \
-    {.isa = set, .load = load_row, .store = store_row, .round = round_row, .rec_load = rec_load,                         \
-     .rec_load_rows = rec_load_rows, .rec_store = rec_store, .dot = dot_rows, .norm = norm_row, .rotate = rotate_row, .mix = mix_rows, .mix_squares = mix_squares_rows,        \
-     .hc_weights = hc_weights_lanes, .write_back = write_back_rows, .add_scaled = add_scaled_row,                      \
-     .add_rows = add_rows_row, .swiglu = swiglu_row, .gate_rows = gate_rows, .softplus_root = softplus_root_row,       \
-     .dot4 = dot4_rows, .scores = scores_rows, .softmax = softmax_row, .values = values_rows, .head_sum = head_sum_rows}
+    {.isa = set, .load = load_row, .store = store_row, .round = round_row, .rec_load = rec_load,                       \
+     .rec_load_rows = rec_load_rows, .rec_store = rec_store, .dot = dot_rows, .norm = norm_row, .rotate = rotate_row,  \
+     .mix = mix_rows, .mix_squares = mix_squares_rows, .hc_weights = hc_weights_lanes, .write_back = write_back_rows,  \
+     .add_scaled = add_scaled_row, .add_rows = add_rows_row, .swiglu = swiglu_row, .gate_rows = gate_rows,             \
+     .softplus_root = softplus_root_row, .dot4 = dot4_rows, .scores = scores_rows, .softmax = softmax_row,             \
+     .values = values_rows, .head_sum = head_sum_rows}
 
 #endif
