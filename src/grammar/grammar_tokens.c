@@ -2,8 +2,13 @@
 #include "grammar/grammar_mask.h"
 #include "grammar/grammar_vocab.h"
 
+/* In blocks, which compilers turn into vector code without being asked. */
 static void or_bits(uint32_t *restrict to, const uint32_t *restrict from, uint32_t words) {
-    for (uint32_t i = 0; i < words; i++)
+    uint32_t i = 0;
+    for (; i + 16 <= words; i += 16)
+        for (uint32_t k = 0; k < 16; k++)
+            to[i + k] |= from[i + k];
+    for (; i < words; i++)
         to[i] |= from[i];
 }
 
