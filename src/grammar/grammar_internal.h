@@ -405,6 +405,12 @@ uint32_t by_gr_arr_min_bytes(by_gr *g, by_gr_node n);
 /* grammar_sample.c */
 void by_gr_sample(by_gr *g, by_gr_term t, uint64_t seed, size_t max_bytes, by_buf *out);
 
+/* grammar_warm.c: makes masks that will probably be asked for, for so much processor time. */
+void by_gr_warm(by_gr *g, by_gr_term root, int64_t budget_ns);
+/* May a declared key come next in an OBJ term? And the next byte of the first such key in a KEY term; -1 when it is another key. */
+bool by_gr_obj_has_next(by_gr *g, by_gr_term obj);
+int by_gr_key_hint(by_gr *g, by_gr_term key);
+
 /* Front ends: the term of the whole grammar. */
 by_gr_term by_gr_compile_ebnf(by_gr *g, by_str text, by_str root);
 by_gr_term by_gr_compile_lark(by_gr *g, by_str text);
