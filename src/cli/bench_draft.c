@@ -18,12 +18,16 @@ static const char *const mode_names[N_MODES] = {"off", "fixed", "confidence", "a
 
 typedef struct {
     by_str name;
-    int64_t n_steps, n_tokens, n_verified, n_accepted;
+    struct {
+        int64_t n_steps, n_tokens, n_verified, n_accepted;
+    } mode[N_MODES];
 } kind;
 
 typedef struct {
     int64_t n_seqs;
     double tok_s[N_MODES], of_off[N_MODES]; /* medians; of_off: of the ratio to the run without drafts beside it */
+    double cpu_ms[N_MODES], cpu_of_off[N_MODES]; /* the same of processor time, which a busy machine lengthens less; per token */
+    double propose_share[N_MODES];           /* of the device's time */
     by_draft_stats draft[N_MODES];
     uint64_t n_tokens[N_MODES];
 } row;
@@ -37,7 +41,7 @@ typedef struct {
     bool json;
     by_token_lines lines;
     row rows[MAX_COUNTS];
-    kind kinds[KINDS_MAX]; /* of the fixed mode, all counts together */
+    kind kinds[KINDS_MAX]; /* all counts together */
     int n_rows, n_kinds;
 } bench;
 
@@ -67,7 +71,7 @@ static by_status submit(const bench *b, by_engine *e, int64_t i, by_request **ou
     return by_engine_submit(e, &o, out, err);
 }
 
-static by_status read_to_end(bench *b, by_request *q, const by_token_line *l, bool note, by_err *err) {
+static by_status read_to_end(bench *b, by_request *q, const by_token_line *l, int note, by_err *err) {
     by_event ev;
     by_status status;
     int64_t n = 0;
@@ -77,26 +81,35 @@ static by_status read_to_end(bench *b, by_request *q, const by_token_line *l, bo
         status = by_request_error(q, err);
         return status < 0 ? status : BY_FAIL(err, BY_EINTERNAL, "a request failed without a reason");
     }
-    if (!note) return BY_OK;
+    if (note < 0) return BY_OK;
     by_request_info info = by_request_info_get(q);
     kind *k = kind_of(b, l->id);
-    k->n_steps += info.n_steps;
-    k->n_tokens += n - 1; /* the first comes with the prompt */
-    k->n_verified += info.n_verified;
-    k->n_accepted += info.n_accepted;
+    k->mode[note].n_steps += info.n_steps;
+    k->mode[note].n_tokens += n - 1; /* the first comes with the prompt */
+    k->mode[note].n_verified += info.n_verified;
+    k->mode[note].n_accepted += info.n_accepted;
     return BY_OK;
 }
 
-/* All requests through one engine: seconds from the first submission to the last end. */
-static by_status one_run(bench *b, by_engine *e, bool note, double *seconds, by_err *err) {
+static double cpu_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* All requests through one engine: seconds from the first submission to the last end, and of processors. note: the mode to count the
+ * requests' steps under, -1 = none. */
+static by_status one_run(bench *b, by_engine *e, int note, double *seconds, double *cpu, by_err *err) {
     int64_t n = b->n_requests;
     by_request **q = by_alloc_zero(BY_MEM_MISC, (size_t)n * sizeof *q);
     by_status status = q ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for %lld requests", (long long)n);
     int64_t t0 = by_clock_ns();
+    double cpu0 = cpu_seconds();
     for (int64_t i = 0; status == BY_OK && i < n; i++) status = submit(b, e, i, &q[i], err);
     for (int64_t i = 0; status == BY_OK && i < n; i++)
         status = read_to_end(b, q[i], &b->lines.lines[(size_t)i % b->lines.n], note, err);
     *seconds = (double)(by_clock_ns() - t0) * 1e-9;
+    *cpu = cpu_seconds() - cpu0;
     for (int64_t i = 0; q && i < n; i++) by_request_release(q[i]);
     by_free(q);
     if (status == BY_OK && !by_engine_wait_idle(e, 60000)) return BY_FAIL(err, BY_ETIMEOUT, "the engine does not come to rest");
@@ -104,23 +117,28 @@ static by_status one_run(bench *b, by_engine *e, bool note, double *seconds, by_
 }
 
 static by_status run_modes(bench *b, by_engine **engines, row *r, by_err *err) {
-    double s[N_MODES][REPEAT_MAX], ratio[N_MODES][REPEAT_MAX], drop;
-    for (int m = 0; m < N_MODES; m++) BY_TRY(one_run(b, engines[m], false, &drop, err)); /* warms up */
+    double s[N_MODES][REPEAT_MAX], cpu[N_MODES][REPEAT_MAX], ratio[N_MODES][REPEAT_MAX], cpu_ratio[N_MODES][REPEAT_MAX], drop[2];
+    for (int m = 0; m < N_MODES; m++) BY_TRY(one_run(b, engines[m], -1, &drop[0], &drop[1], err)); /* warms up */
     by_engine_stats before[N_MODES];
     for (int m = 0; m < N_MODES; m++) before[m] = by_engine_stats_get(engines[m]);
     for (int i = 0; i < b->repeat; i++) {
         for (int m = 0; m < N_MODES; m++) {
             int k = (m + i) % N_MODES;
-            BY_TRY(one_run(b, engines[k], i == 0 && modes[k] == BY_DRAFT_FIXED, &s[k][i], err));
+            BY_TRY(one_run(b, engines[k], i == 0 ? k : -1, &s[k][i], &cpu[k][i], err));
         }
         for (int m = 0; m < N_MODES; m++) ratio[m][i] = s[0][i] / s[m][i];
+        for (int m = 0; m < N_MODES; m++) cpu_ratio[m][i] = cpu[0][i] / cpu[m][i];
     }
     for (int m = 0; m < N_MODES; m++) {
         by_engine_stats after = by_engine_stats_get(engines[m]);
         r->n_tokens[m] = after.n_output_tokens - before[m].n_output_tokens;
         r->draft[m] = by_draft_stats_minus(&after.draft, &before[m].draft);
-        r->tok_s[m] = (double)r->n_tokens[m] / (double)b->repeat / by_bench_median(s[m], (int)b->repeat);
+        double tokens = (double)r->n_tokens[m] / (double)b->repeat;
+        r->tok_s[m] = tokens / by_bench_median(s[m], (int)b->repeat);
         r->of_off[m] = by_bench_median(ratio[m], (int)b->repeat);
+        r->cpu_ms[m] = by_bench_median(cpu[m], (int)b->repeat) * 1e3 / tokens;
+        r->cpu_of_off[m] = by_bench_median(cpu_ratio[m], (int)b->repeat);
+        r->propose_share[m] = r->draft[m].draft_s / (after.device_s - before[m].device_s);
     }
     return BY_OK;
 }
@@ -170,27 +188,34 @@ static by_status run_all(bench *b, by_err *err) {
 /* Rows of drafts per step of a sequence. */
 static double per_step(uint64_t n, const by_draft_stats *d) { return d->n_steps ? (double)n / (double)d->n_steps : 0; }
 
+static void print_row(const row *r, int m) {
+    const by_draft_stats *d = &r->draft[m];
+    printf("%9lld %-10s %9.0f %7.3f %7.3f %7.3f %8.3f %9.3f %9.3f %9.3f %7.3f %7.3f %7.4f ", (long long)r->n_seqs, mode_names[m], r->tok_s[m],
+           r->of_off[m], r->cpu_ms[m], r->cpu_of_off[m], r->propose_share[m], m == 0 ? 1 : by_draft_mean_length(d),
+           per_step(d->n_verified, d), per_step(d->n_accepted, d),
+           per_step(d->n_proposed > d->n_verified ? d->n_proposed - d->n_verified : 0, d), per_step(d->n_verified - d->n_accepted, d),
+           by_draft_calibration_error(d));
+    for (int j = 0; j < BY_ENGINE_DRAFTS_MAX && d->verified[j]; j++) printf(" %.3f", (double)d->accepted[j] / (double)d->verified[j]);
+    printf("\n");
+}
+
+static double ratio(int64_t a, int64_t b) { return b ? (double)a / (double)b : 0; }
+
 static void print_table(const bench *b) {
-    printf("%9s %-10s %9s %7s %9s %9s %9s %7s %7s %7s  %s\n", "sequences", "mode", "tokens/s", "of off", "tok/step", "verified", "accepted",
-           "saved", "wasted", "calerr", "accepted by position, of verified");
-    for (int i = 0; i < b->n_rows; i++) {
-        for (int m = 0; m < N_MODES; m++) {
-            const row *r = &b->rows[i];
-            const by_draft_stats *d = &r->draft[m];
-            printf("%9lld %-10s %9.0f %7.3f %9.3f %9.3f %9.3f %7.3f %7.3f %7.4f ", (long long)r->n_seqs, mode_names[m], r->tok_s[m],
-                   r->of_off[m], m == 0 ? 1 : by_draft_mean_length(d), per_step(d->n_verified, d), per_step(d->n_accepted, d),
-                   per_step(d->n_proposed > d->n_verified ? d->n_proposed - d->n_verified : 0, d), per_step(d->n_verified - d->n_accepted, d),
-                   by_draft_calibration_error(d));
-            for (int j = 0; j < BY_ENGINE_DRAFTS_MAX && d->verified[j]; j++)
-                printf(" %.3f", (double)d->accepted[j] / (double)d->verified[j]);
-            printf("\n");
-        }
-    }
-    printf("\n%-16s %9s %9s %9s\n", "kind (fixed)", "steps", "tok/step", "accepted");
+    printf("%9s %-10s %9s %7s %7s %7s %8s %9s %9s %9s %7s %7s %7s  %s\n", "sequences", "mode", "tokens/s", "of off", "cpu ms", "of off",
+           "propose", "tok/step", "verified", "accepted", "saved", "wasted", "calerr", "accepted by position, of verified");
+    for (int i = 0; i < b->n_rows; i++)
+        for (int m = 0; m < N_MODES; m++) print_row(&b->rows[i], m);
+    printf("\n%-20s", "kind of prompt");
+    for (int m = 1; m < N_MODES; m++) printf(" | %-10s tok/step verified   wasted", mode_names[m]);
+    printf("\n");
     for (int i = 0; i < b->n_kinds; i++) {
         const kind *k = &b->kinds[i];
-        printf("%-16.*s %9lld %9.3f %9.3f\n", BY_STR_ARG(k->name), (long long)k->n_steps,
-               k->n_steps ? (double)k->n_tokens / (double)k->n_steps : 0, k->n_verified ? (double)k->n_accepted / (double)k->n_verified : 0);
+        printf("%-20.*s", BY_STR_ARG(k->name));
+        for (int m = 1; m < N_MODES; m++)
+            printf(" | %10lld %8.3f %8.3f %8.3f", (long long)k->mode[m].n_steps, ratio(k->mode[m].n_tokens, k->mode[m].n_steps),
+                   ratio(k->mode[m].n_verified, k->mode[m].n_steps), ratio(k->mode[m].n_verified - k->mode[m].n_accepted, k->mode[m].n_steps));
+        printf("\n");
     }
 }
 
@@ -201,6 +226,9 @@ static void json_mode(by_json_out *o, const row *r, int m) {
     by_json_out_member_z(o, "mode", mode_names[m]);
     by_json_out_member_double(o, "tokens_per_s", r->tok_s[m]);
     by_json_out_member_double(o, "of_off", r->of_off[m]);
+    by_json_out_member_double(o, "cpu_ms_per_token", r->cpu_ms[m]);
+    by_json_out_member_double(o, "cpu_of_off", r->cpu_of_off[m]);
+    by_json_out_member_double(o, "propose_share", r->propose_share[m]);
     by_json_out_member_double(o, "tokens_per_step", m == 0 ? 1 : by_draft_mean_length(d));
     by_json_out_member_double(o, "verified_per_step", per_step(d->n_verified, d));
     by_json_out_member_double(o, "accepted_per_step", per_step(d->n_accepted, d));
@@ -212,6 +240,20 @@ static void json_mode(by_json_out *o, const row *r, int m) {
     by_json_out_object_end(o);
 }
 
+static void json_kind(by_json_out *o, const kind *k) {
+    for (int m = 1; m < N_MODES; m++) {
+        by_json_out_object_begin(o);
+        by_json_out_key(o, "kind");
+        by_json_out_string(o, k->name);
+        by_json_out_member_z(o, "mode", mode_names[m]);
+        by_json_out_member_int(o, "steps", k->mode[m].n_steps);
+        by_json_out_member_int(o, "tokens", k->mode[m].n_tokens);
+        by_json_out_member_int(o, "verified", k->mode[m].n_verified);
+        by_json_out_member_int(o, "accepted", k->mode[m].n_accepted);
+        by_json_out_object_end(o);
+    }
+}
+
 static void print_json(const bench *b) {
     by_buf out = {0};
     by_json_out o = by_bench_json_begin(&out, "draft");
@@ -220,6 +262,10 @@ static void print_json(const bench *b) {
     by_json_out_array_begin(&o);
     for (int i = 0; i < b->n_rows; i++)
         for (int m = 0; m < N_MODES; m++) json_mode(&o, &b->rows[i], m);
+    by_json_out_array_end(&o);
+    by_json_out_key(&o, "kinds");
+    by_json_out_array_begin(&o);
+    for (int i = 0; i < b->n_kinds; i++) json_kind(&o, &b->kinds[i]);
     by_json_out_array_end(&o);
     by_bench_json_end(&o, &out);
 }

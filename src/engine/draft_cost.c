@@ -13,30 +13,7 @@
 #include "json/json.h"
 #include "json/json_write.h"
 
-enum { FEW_TIMES = 5, FEW_STEPS = 10, REPEATS = 5, FILE_BYTES_MAX = 1 << 16 };
-
-by_status by_cost_init(by_draft_cost_model *m, int32_t max_seqs, by_err *err) {
-    *m = (by_draft_cost_model){.max_seqs = max_seqs};
-    m->sample = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)max_seqs + 1, sizeof *m->sample));
-    m->draft = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)max_seqs + 1, sizeof *m->draft));
-    return m->sample && m->draft ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for the costs of steps");
-}
-
-void by_cost_deinit(by_draft_cost_model *m) {
-    by_free(m->sample);
-    by_free(m->draft);
-    *m = (by_draft_cost_model){0};
-}
-
-by_status by_cost_set(by_draft_cost_model *m, const by_draft_cost_point *curve, int32_t n, by_err *err) {
-    if (n < 1 || n > BY_COST_POINTS) return BY_FAIL(err, BY_EINVAL, "cost curve: %d points, want 1..%d", n, BY_COST_POINTS);
-    for (int32_t i = 0; i < n; i++)
-        if (curve[i].rows < 1 || !(curve[i].ms > 0) || !isfinite(curve[i].ms) || (i > 0 && curve[i].rows <= curve[i - 1].rows))
-            return BY_FAIL(err, BY_EINVAL, "cost curve, point %d: %d rows in %g ms", i, curve[i].rows, curve[i].ms);
-    memcpy(m->curve, curve, (size_t)n * sizeof *curve);
-    m->n_curve = n;
-    return BY_OK;
-}
+enum { FEW_TIMES = 5, FEW_STEPS = 10, ROUNDS = 6, NOTES = 8, FILE_BYTES_MAX = 1 << 16 };
 
 /* ---- medians ---- */
 
@@ -56,10 +33,37 @@ static double median(const double *v, int32_t n) {
     return n % 2 ? s[n / 2] : 0.5 * (s[n / 2 - 1] + s[n / 2]);
 }
 
-static double time_of(const by_cost_ring *by_n, const by_cost_ring *any, int32_t n) {
-    const by_cost_ring *own = &by_n[n];
-    if (own->n >= FEW_TIMES) return median(own->values, own->n);
-    return any->n >= FEW_TIMES ? median(any->values, any->n) : 0;
+static void rescale(by_draft_cost_model *m) {
+    double scales[BY_COST_POINTS];
+    int32_t n = 0;
+    for (int32_t i = 0; i < m->n_curve; i++)
+        if (m->steps[i].n >= FEW_STEPS) scales[n++] = median(m->steps[i].values, m->steps[i].n);
+    double scale = n ? median(scales, n) : 1;
+    for (int32_t i = 0; i < m->n_curve; i++) m->scaled[i] = (by_draft_cost_point){m->curve[i].rows, m->curve[i].ms * scale};
+}
+
+/* ---- the model ---- */
+
+by_status by_cost_init(by_draft_cost_model *m, int32_t max_seqs, by_err *err) {
+    *m = (by_draft_cost_model){.max_seqs = max_seqs};
+    m->draft = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)max_seqs + 1, sizeof *m->draft));
+    return m->draft ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for the costs of steps");
+}
+
+void by_cost_deinit(by_draft_cost_model *m) {
+    by_free(m->draft);
+    *m = (by_draft_cost_model){0};
+}
+
+by_status by_cost_set(by_draft_cost_model *m, const by_draft_cost_point *curve, int32_t n, by_err *err) {
+    if (n < 1 || n > BY_COST_POINTS) return BY_FAIL(err, BY_EINVAL, "cost curve: %d points, want 1..%d", n, BY_COST_POINTS);
+    for (int32_t i = 0; i < n; i++)
+        if (curve[i].rows < 1 || !(curve[i].ms > 0) || !isfinite(curve[i].ms) || (i > 0 && curve[i].rows <= curve[i - 1].rows))
+            return BY_FAIL(err, BY_EINVAL, "cost curve, point %d: %d rows in %g ms", i, curve[i].rows, curve[i].ms);
+    memcpy(m->curve, curve, (size_t)n * sizeof *curve);
+    m->n_curve = n;
+    rescale(m);
+    return BY_OK;
 }
 
 static int32_t size_of(const by_draft_cost_model *m, int32_t rows) {
@@ -71,31 +75,32 @@ static int32_t size_of(const by_draft_cost_model *m, int32_t rows) {
 void by_cost_note(by_draft_cost_model *m, int32_t rows, double forward_ms, int32_t n_seqs, double sample_ms, double draft_ms) {
     int32_t i = size_of(m, rows);
     by_draft_cost curve = {.curve = m->curve, .n_curve = m->n_curve, .any_size = true};
-    if (i < m->n_curve) ring_add(&m->steps[i], (forward_ms - by_draft_cost_ms(&curve, rows)) / rows, BY_COST_STEPS);
-    if (n_seqs > m->max_seqs) return;
-    ring_add(&m->sample[n_seqs], sample_ms, BY_COST_TIMES);
-    ring_add(&m->sample_any, sample_ms, BY_COST_TIMES);
-    if (draft_ms <= 0) return;
+    if (!m->given) {
+        if (i < m->n_curve) ring_add(&m->steps[i], forward_ms / by_draft_cost_ms(&curve, rows), BY_COST_STEPS);
+        if (++m->n_notes % NOTES == 0) rescale(m);
+        ring_add(&m->sample, sample_ms / rows, BY_COST_TIMES);
+    }
+    if (n_seqs > m->max_seqs || draft_ms <= 0) return;
     ring_add(&m->draft[n_seqs], draft_ms, BY_COST_TIMES);
     ring_add(&m->draft_any, draft_ms, BY_COST_TIMES);
 }
 
+static double known(const by_cost_ring *r, double otherwise) { return r->n >= FEW_TIMES ? median(r->values, r->n) : otherwise; }
+
 by_draft_cost by_cost_for(const by_draft_cost_model *m, int32_t n_seqs, bool proposes) {
-    double slopes[BY_COST_POINTS];
-    int32_t n = 0, k = n_seqs < m->max_seqs ? n_seqs : m->max_seqs;
-    for (int32_t i = 0; i < m->n_curve; i++)
-        if (m->steps[i].n >= FEW_STEPS) slopes[n++] = median(m->steps[i].values, m->steps[i].n);
-    double slope = n ? median(slopes, n) : 0, sampler_ms = time_of(m->sample, &m->sample_any, k);
-    if (proposes) sampler_ms += time_of(m->draft, &m->draft_any, k);
-    return (by_draft_cost){.curve = m->curve, .n_curve = m->n_curve, .slope_ms = slope > 0 ? slope : 0, .sampler_ms = sampler_ms,
-                           .any_size = true};
+    int32_t k = n_seqs < m->max_seqs ? n_seqs : m->max_seqs;
+    return (by_draft_cost){.curve = m->scaled, .n_curve = m->n_curve, .slope_ms = known(&m->sample, 0), .any_size = true,
+                           .sampler_ms = proposes ? known(&m->draft[k], known(&m->draft_any, 0)) : 0};
 }
 
 bool by_cost_knows_drafts(const by_draft_cost_model *m) { return m->draft_any.n >= FEW_TIMES; }
 
 /* ---- measuring ---- */
 
+int64_t by_cost_clock_ns(const by_device *dev) { return by_device_backend(dev) == BY_BACKEND_CUDA ? by_clock_ns() : by_thread_ns(); }
+
 typedef struct {
+    const by_device *dev;
     by_runner *runner;
     by_kv *kv;
     by_kv_seq *seqs;
@@ -111,31 +116,16 @@ static by_status run_once(trial *t, int32_t rows, double *ms, by_err *err) {
     for (int32_t left = rows; left > 0; n++) { /* spread over the sequences there are */
         int32_t share = (left + t->n_seqs - n - 1) / (t->n_seqs - n);
         t->seqs[n].n_tokens = 0;
-        t->steps[n] = (by_step_seq){.kv = &t->seqs[n], .tokens = t->tokens + n, .n_rows = share, .want = BY_WANT_LAST};
+        t->steps[n] = (by_step_seq){.kv = &t->seqs[n], .tokens = t->tokens + n, .n_rows = share, .want = BY_WANT_ALL};
         left -= share;
     }
-    int64_t t0 = by_clock_ns();
+    int64_t t0 = by_cost_clock_ns(t->dev);
     BY_TRY(by_runner_step(t->runner, t->steps, n, err));
     by_tensor l = by_runner_logits(t->runner);
     const void *view; /* waits for the device */
     BY_TRY(by_mem_view(&view, l.mem, (size_t)l.off, 4, err));
     by_mem_unview(l.mem);
-    *ms = (double)(by_clock_ns() - t0) * 1e-6;
-    return BY_OK;
-}
-
-/* One warming run, then the mean of five without the fastest and the slowest; a slow size is run once. */
-static by_status time_size(trial *t, int32_t rows, double patience_ms, double *ms, by_err *err) {
-    double v[REPEATS], sum = 0, lo = (double)INFINITY, hi = 0;
-    BY_TRY(run_once(t, rows, ms, err));
-    if (*ms * REPEATS > patience_ms) return BY_OK;
-    for (int i = 0; i < REPEATS; i++) {
-        BY_TRY(run_once(t, rows, &v[i], err));
-        sum += v[i];
-        lo = v[i] < lo ? v[i] : lo;
-        hi = v[i] > hi ? v[i] : hi;
-    }
-    *ms = (sum - lo - hi) / (REPEATS - 2);
+    *ms = (double)(by_cost_clock_ns(t->dev) - t0) * 1e-6;
     return BY_OK;
 }
 
@@ -144,35 +134,62 @@ static int32_t next_size(int32_t rows, int32_t max_rows) {
     return next < max_rows ? next : max_rows;
 }
 
-static by_status measure(by_draft_cost_model *m, trial *t, int32_t max_rows, double budget_ms, by_err *err) {
-    int64_t t0 = by_clock_ns();
+static double ms_since(const trial *t, int64_t t0) { return (double)(by_cost_clock_ns(t->dev) - t0) * 1e-6; }
+
+/* The sizes in ascending order while half of the budget lasts, each run twice and the second kept; two at least. */
+static by_status first_round(by_draft_cost_model *m, trial *t, int32_t max_rows, int64_t t0, double budget_ms, by_err *err) {
     int32_t most = t->n_seqs * ROWS_PER_SEQ;
-    m->n_curve = 0;
     for (int32_t rows = 1; m->n_curve < BY_COST_POINTS; rows = next_size(rows, max_rows)) {
-        by_draft_cost_point *p = &m->curve[m->n_curve], *a = p - 1, *b = p - 2;
-        double spent = (double)(by_clock_ns() - t0) * 1e-6;
-        p->rows = rows;
-        if (m->n_curve >= 2 && (spent > budget_ms || rows > most)) {
-            double slope = (a->ms - b->ms) / (a->rows - b->rows);
-            p->ms = a->ms + (slope > 0 ? slope : 0) * (rows - a->rows);
-        } else {
-            BY_TRY(time_size(t, rows, (budget_ms - spent) / 4, &p->ms, err));
-            if (p->ms <= 0) p->ms = 1e-6;
-            if (m->n_curve && p->ms < a->ms) p->ms = a->ms; /* more rows are not cheaper: that was noise */
-        }
+        by_draft_cost_point *p = &m->curve[m->n_curve];
+        if (m->n_curve >= 2 && (rows > most || ms_since(t, t0) > budget_ms / 2)) return BY_OK;
+        *p = (by_draft_cost_point){.rows = rows};
+        BY_TRY(run_once(t, rows, &p->ms, err));
+        if (p->ms < budget_ms / 8) BY_TRY(run_once(t, rows, &p->ms, err));
         m->n_curve++;
-        if (rows == max_rows) break;
+        if (rows == max_rows) return BY_OK;
     }
     return BY_OK;
 }
 
-by_status by_cost_measure(by_draft_cost_model *m, by_runner *runner, by_kv *kv, int32_t vocab, int32_t max_rows, double budget_ms,
-                          by_err *err) {
+/* Sizes that were not run, along the line from the size of half the rows to the last that was; twice the rows cost at most twice. */
+static void extrapolate(by_draft_cost_model *m, int32_t max_rows) {
+    const by_draft_cost_point *b = &m->curve[m->n_curve - 1], *a = m->curve;
+    while (a + 1 < b && a[1].rows <= b->rows / 2) a++;
+    if (a == b) return;
+    double row = (b->ms - a->ms) / (b->rows - a->rows), ms = b->ms;
+    if (row > b->ms / b->rows) row = b->ms / b->rows;
+    for (int32_t rows = b->rows, from = rows; rows < max_rows && m->n_curve < BY_COST_POINTS;) {
+        rows = m->n_curve + 1 < BY_COST_POINTS ? next_size(rows, max_rows) : max_rows;
+        m->curve[m->n_curve++] = (by_draft_cost_point){rows, ms + row * (rows - from)};
+    }
+}
+
+static by_status measure(by_draft_cost_model *m, trial *t, int32_t max_rows, double budget_ms, by_err *err) {
+    int64_t t0 = by_cost_clock_ns(t->dev);
+    m->n_curve = 0;
+    BY_TRY(first_round(m, t, max_rows, t0, budget_ms, err));
+    for (int round = 0; round < ROUNDS; round++)
+        for (int32_t i = 0; i < m->n_curve && ms_since(t, t0) + m->curve[i].ms < budget_ms; i++) {
+            double ms;
+            BY_TRY(run_once(t, m->curve[i].rows, &ms, err));
+            if (ms < m->curve[i].ms) m->curve[i].ms = ms;
+        }
+    for (int32_t i = m->n_curve - 1; i >= 0; i--) { /* fewer rows are not dearer: that was a disturbance */
+        by_draft_cost_point *p = &m->curve[i];
+        if (i + 1 < m->n_curve && p->ms > p[1].ms) p->ms = p[1].ms;
+        if (p->ms < 1e-6) p->ms = 1e-6;
+    }
+    extrapolate(m, max_rows);
+    rescale(m);
+    return BY_OK;
+}
+
+by_status by_cost_measure(by_draft_cost_model *m, const by_device *dev, by_runner *runner, by_kv *kv, int32_t vocab, int32_t max_rows,
+                          double budget_ms, by_err *err) {
     int32_t n = by_kv_n_slots(kv) < max_rows ? by_kv_n_slots(kv) : max_rows;
-    if (n > m->max_seqs) n = m->max_seqs; /* there are more slots than a step has sequences */
     if (by_kv_block_mem(kv) && by_kv_n_blocks(kv) < n) n = by_kv_n_blocks(kv);
     if (n > m->max_seqs) n = m->max_seqs; /* there are more slots than a step has sequences */
-    trial t = {.runner = runner, .kv = kv};
+    trial t = {.dev = dev, .runner = runner, .kv = kv};
     t.seqs = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)n, sizeof *t.seqs));
     t.steps = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)n, sizeof *t.steps));
     t.tokens = by_alloc(BY_MEM_REQUEST, ((size_t)n + ROWS_PER_SEQ) * sizeof *t.tokens);

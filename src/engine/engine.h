@@ -60,7 +60,7 @@ typedef struct by_engine_opts {
     int32_t n_drafts;     /* tokens of a draft block, 1..BY_ENGINE_DRAFTS_MAX; 0 = as trained */
     by_sample_verify_rule verify; /* coupled (default): the same tokens as without drafts; rejection: the same law */
     const char *cost_dir; /* step costs are kept here between runs; NULL = measured anew */
-    const by_draft_cost_point *cost; /* step costs given: nothing is measured; the list is copied */
+    const by_draft_cost_point *cost; /* step costs given: no step is measured; the list is copied */
     int32_t n_cost;
     double draft_temperature[BY_ENGINE_DRAFTS_MAX]; /* of the confidences, by position; 0 = 1. See `bathyc calibrate` */
 } by_engine_opts;
@@ -174,6 +174,7 @@ const float *by_request_prompt_logprobs(by_request *r, int32_t *n);
 /* What became of drafts. Confidences as multiplied up: the estimated chance that a draft is emitted. */
 typedef struct by_draft_stats {
     uint64_t n_steps;    /* decode steps of one sequence, with or without drafts */
+    uint64_t n_tokens;   /* that those brought; an accepted end token has none behind it */
     uint64_t n_proposed, n_verified, n_accepted;
     uint64_t verified[BY_ENGINE_DRAFTS_MAX], accepted[BY_ENGINE_DRAFTS_MAX]; /* by position in the block */
     uint64_t bin_n[15], bin_hits[15]; /* verified drafts by estimate, and those accepted */

@@ -13,8 +13,10 @@
 
 _Static_assert(BY_SPEC_DRAFTS_MAX == BY_ENGINE_DRAFTS_MAX, "one limit for the public header and the private one");
 
-/* auto: a pause in drafting lasts so many steps, doubled each time it is found right; a trial is judged after so many. */
-enum { FIRST_PAUSE = 64, LAST_PAUSE = 1024, TRIAL = 24, COST_AGE_S = 3600 };
+/* auto: a pause in drafting lasts so many steps, doubled each time it is found right. A trial is judged after so many, a clear loss (below
+ * LOSS) at once. */
+enum { FIRST_PAUSE = 128, LAST_PAUSE = 4096, TRIAL = 24, SHORT_TRIAL = 6, COST_AGE_S = 3600 };
+#define LOSS 0.93
 #define MEASURE_MS 200.0 /* at the start: enough for a small model's curve, little beside loading a large one */
 
 /* ---- opening ---- */
@@ -31,7 +33,6 @@ by_status by_engine_drafts_init(by_engine *e, by_err *err) {
             return BY_FAIL(err, BY_EINVAL, "draft temperature %d: %g", i, o->draft_temperature[i]);
         else if (o->draft_temperature[i] == 0) o->draft_temperature[i] = 1;
     BY_TRY(by_cost_init(&e->cost, e->max_seqs, err));
-    e->plain_wait = FIRST_PAUSE;
     bool can = d->n_layers > 0 && by_solo_can_draft(e->dev);
     if (o->draft_mode == BY_DRAFT_OFF || (o->draft_mode == BY_DRAFT_AUTO && !can)) return BY_OK;
     if (!can) {
@@ -76,6 +77,7 @@ static void curve_name(const by_engine *e, int32_t max_rows, char name[static 96
 
 by_status by_engine_drafts_measure(by_engine *e, by_err *err) {
     const by_engine_opts *o = &e->opts;
+    e->cost.given = o->n_cost > 0;
     if (o->n_cost) return by_cost_set(&e->cost, o->cost, o->n_cost, err);
     if (e->n_drafts == 0 || o->draft_mode == BY_DRAFT_FIXED) return BY_OK;
     int32_t max_rows = e->max_seqs * (1 + e->n_drafts);
@@ -83,7 +85,7 @@ by_status by_engine_drafts_measure(by_engine *e, by_err *err) {
     char name[96];
     curve_name(e, max_rows, name);
     if (o->cost_dir && by_cost_load(&e->cost, o->cost_dir, name, COST_AGE_S)) return BY_OK;
-    BY_TRY(by_cost_measure(&e->cost, e->runner, e->kv, e->model->cfg.vocab_size, max_rows, MEASURE_MS, err));
+    BY_TRY(by_cost_measure(&e->cost, e->dev, e->runner, e->kv, e->model->cfg.vocab_size, max_rows, MEASURE_MS, err));
     if (o->cost_dir) by_cost_save(&e->cost, o->cost_dir, name);
     return BY_OK;
 }
@@ -111,16 +113,18 @@ static int32_t fill_requests(by_engine *e, const by_plan *plan) {
     return n_known;
 }
 
+static by_drafting *drafting_of(by_engine *e, int32_t n) { return &e->drafting[31 - __builtin_clz((unsigned)n)]; }
+
 /* auto: begins a pause when drafting turns out to be slower than not drafting. */
-static void judge_pace(by_engine *e) {
-    if (e->opts.draft_mode != BY_DRAFT_AUTO || e->pace.n < TRIAL) return;
-    if (e->pace.gain >= 1) {
-        e->plain_wait = FIRST_PAUSE;
+static void judge_pace(by_drafting *d) {
+    if (d->pace.n < SHORT_TRIAL || (d->pace.n < TRIAL && d->pace.gain >= LOSS)) return;
+    if (d->pace.gain >= 1) {
+        d->longer = 0;
         return;
     }
-    e->plain_steps = e->plain_wait;
-    e->plain_wait = e->plain_wait * 2 < LAST_PAUSE ? e->plain_wait * 2 : LAST_PAUSE;
-    e->pace.n = 0;
+    d->pause = d->longer ? d->longer : FIRST_PAUSE;
+    d->longer = d->pause * 2 < LAST_PAUSE ? d->pause * 2 : LAST_PAUSE;
+    d->pace.n = 0;
 }
 
 /* Rows that the plan may be exceeded by, when the newest drafts are better than those it was made from. */
@@ -130,9 +134,11 @@ int32_t by_engine_draft_rows(void *ctx, const struct by_plan *plan, int32_t most
     by_engine *e = ctx;
     int32_t n = plan->n_decode, all = 0;
     if (e->n_drafts == 0) return 0;
+    by_drafting *d = drafting_of(e, n);
     e->making->draft_price = 0;
-    if (e->opts.draft_mode == BY_DRAFT_AUTO && e->plain_steps > 0) {
-        e->plain_steps--;
+    e->paused = d->pause > 0;
+    if (e->paused) {
+        d->pause--;
         return 0;
     }
     for (int32_t i = 0; i < n; i++) all += plan->rows[i].n_extra;
@@ -146,14 +152,14 @@ int32_t by_engine_draft_rows(void *ctx, const struct by_plan *plan, int32_t most
         return 0; /* more sequences than the curve has rows */
     by_draft_cost plain = by_cost_for(&e->cost, n, false);
     double plain_ms = by_draft_cost_ms(&plain, n) + plain.sampler_ms;
-    if (2 * n_known >= n && by_cost_knows_drafts(&e->cost)) by_draft_pace_note(&e->pace, &p, n, plain_ms);
-    e->making->draft_price = by_draft_price(&e->pace, &p, n, plain_ms);
-    judge_pace(e);
+    if (2 * n_known >= n && by_cost_knows_drafts(&e->cost)) by_draft_pace_note(&d->pace, &p, n, plain_ms);
+    e->making->draft_price = by_draft_price(&d->pace, &p, n, plain_ms);
+    if (e->opts.draft_mode == BY_DRAFT_AUTO) judge_pace(d);
     int32_t rows = p.total_rows - n + margin(e, n);
     return rows < most ? rows : most;
 }
 
-bool by_engine_plan_proposals(by_engine *e) { return e->n_drafts > 0 && e->plain_steps == 0; }
+bool by_engine_plan_proposals(by_engine *e) { return e->n_drafts > 0 && !e->paused; }
 
 /* ---- whose rows (device) ---- */
 
@@ -172,7 +178,7 @@ void by_engine_place_drafts(by_engine *e, by_job *job) {
     for (int32_t i = 0; i < job->n_seqs; i++) {
         by_job_row *r = &job->rows[i];
         r->n_drafts = 0;
-        r->skipped = r->seq->lost || (r->decodes && r->seq->at_end);
+        r->skipped = r->decodes && r->seq->at_end;
         if (!r->decodes || r->skipped || left == 0) continue;
         int32_t most = usable(r, fixed);
         if (fixed) {
@@ -208,7 +214,7 @@ static int32_t up_to_end(const by_seq *s) {
     return s->drafts.n;
 }
 
-/* When the draft call fails, nobody gets drafts this time: the tokens of the job stand without them. */
+/* Without memory, or with draft logits that are no numbers, nobody gets drafts this time: the tokens of the job stand without them. */
 void by_engine_propose(by_engine *e, by_job *job) {
     int32_t n = 0;
     if (job->n_samples > e->cap_targets) {
@@ -221,7 +227,7 @@ void by_engine_propose(by_engine *e, by_job *job) {
         by_sample_job *q = &job->samples[k];
         by_seq *s = q->seq;
         const by_job_row *r = &job->rows[q->row];
-        if (q->status < 0 || q->n_outs == 0 || s->at_end || s->lost || s->sched.n_max - s->n_known < 2) continue;
+        if (q->status < 0 || q->n_outs == 0 || s->at_end || r->bad_at >= 0 || s->sched.n_max - s->n_known < 2) continue;
         int64_t from = r->keep_from > r->valid_from ? r->keep_from : r->valid_from;
         by_draft_seq at = {.slot = q->slot, .token = s->tokens[s->n_known - 1], .position = s->n_known - 1, .from = from};
         e->targets[n++] = (by_spec_target){.seq = at, .law = &s->law, .n_out = (int32_t)(s->n_known - s->n_prompt), .drafts = &s->drafts};
@@ -242,6 +248,7 @@ void by_engine_propose(by_engine *e, by_job *job) {
 
 static void count_drafts(by_draft_stats *st, const by_sample_job *q) {
     st->n_steps++;
+    st->n_tokens += (uint64_t)q->n_outs;
     st->n_verified += (uint64_t)q->n_verified;
     st->n_accepted += (uint64_t)q->n_accepted;
     double survival = 1;
@@ -276,7 +283,7 @@ void by_engine_note_drafts(by_engine *e, const by_job *job) {
         for (int32_t j = 0; j < BY_SPEC_DRAFTS_MAX; j++) s->rates[0][j] = j < q->n_proposed ? q->conf[j] : 0;
         s->n_rates = !s->has_drafts ? 0 : s->n_rates < 2 ? s->n_rates + 1 : 2;
     }
-    e->stats.draft.draft_s += job->draft_ms * 1e-3;
+    e->stats.draft.draft_s += job->draft_s;
     if (decode_only && job->n_run_rows > 0)
         by_cost_note(&e->cost, job->n_run_rows, job->forward_ms, job->n_samples, job->sample_ms, job->drafts ? job->draft_ms : 0);
 }
@@ -284,6 +291,7 @@ void by_engine_note_drafts(by_engine *e, const by_job *job) {
 by_draft_stats by_draft_stats_minus(const by_draft_stats *now, const by_draft_stats *then) {
     by_draft_stats d = *now;
     d.n_steps -= then->n_steps;
+    d.n_tokens -= then->n_tokens;
     d.n_proposed -= then->n_proposed;
     d.n_verified -= then->n_verified;
     d.n_accepted -= then->n_accepted;
@@ -301,7 +309,7 @@ by_draft_stats by_draft_stats_minus(const by_draft_stats *now, const by_draft_st
 }
 
 double by_draft_mean_length(const by_draft_stats *s) {
-    return s->n_steps ? 1 + (double)s->n_accepted / (double)s->n_steps : 0;
+    return s->n_steps ? (double)s->n_tokens / (double)s->n_steps : 0;
 }
 
 double by_draft_calibration_error(const by_draft_stats *s) {

@@ -53,9 +53,7 @@ struct by_seq {
     by_spec_drafts drafts; /* behind the newest token */
     int64_t n_known;       /* tokens chosen so far, prompt included */
     by_matcher *matcher;   /* once it runs; NULL = no grammar */
-    uint32_t *masks;       /* with a matcher: [1 + drafts, words], rows of the step that runs (device and mask threads) */
     bool at_end;           /* the newest token was its last */
-    bool lost;             /* what its slot and blocks hold is not its state: a copy or a step has failed, or rows were not finite */
     /* scheduler: confidences of the newest committed job and of the one before; n_rates of them are there */
     double rates[2][BY_SPEC_DRAFTS_MAX];
     int32_t n_rates;
@@ -83,8 +81,7 @@ struct by_request {
     by_held *held;        /* [best_of], best_of > n only */
     by_seq *seqs;         /* [best_of] */
     _Atomic int32_t n_events; /* written under the lock */
-    int32_t cap, head;    /* of the ring; head: the oldest event (reader) */
-    int32_t tail;         /* where the next one goes (scheduler) */
+    int32_t cap, head;
     int32_t n_choices;    /* opts.best_of */
     int32_t n_open;       /* choices whose finish event has not been queued */
     by_event *ring;       /* [cap] */
@@ -120,7 +117,7 @@ typedef struct by_sample_job {
     bool sister;  /* not among the job's sequences itself */
     int32_t first_out, most_outs, n_outs; /* in job.outs */
     by_status status;
-    uint32_t *masks;    /* the sequence's, NULL = all allowed (device and mask threads) */
+    uint32_t *masks;    /* [1 + drafts, words] in the engine's memory, NULL = all allowed (device and mask threads) */
     int32_t n_masked;   /* rows that have theirs; what lies behind them is not judged */
     /* what became of the drafts, and the new ones */
     int32_t n_verified, n_accepted, n_proposed;
@@ -138,7 +135,7 @@ typedef struct by_job_row {
     bool decodes, samples, all;
     int64_t store_from, valid_from, keep_from;
     /* device */
-    bool skipped;       /* it had ended, or its state was lost */
+    bool skipped;       /* it had ended */
     int32_t n_drafts;   /* rows behind the first */
     int32_t logits;     /* first row of logits, n_logits of them */
     int32_t n_logits;
@@ -153,8 +150,7 @@ typedef struct by_move {
     by_move_kind kind;
     by_saved saved;
     int32_t from_slot, to_slot, from_block, to_block;
-    by_seq *seq;      /* whose state it is; counted as in flight */
-    by_status status; /* device: of the copy. But for a snapshot, the sequence is lost when it has failed */
+    by_seq *seq;      /* swaps and snapshots: counted as in flight */
     int64_t n_tokens; /* snapshot: tokens in front of it; its key is known when the job is committed */
     int32_t row;      /* snapshot: the job's sequence, which may turn out not to come that far */
     bool missed;      /* snapshot: it did not, and nothing was copied */
@@ -182,7 +178,8 @@ typedef struct by_job {
     by_moves before, after;
     by_status status;
     by_err err;
-    double forward_ms, sample_ms, draft_ms; /* device */
+    double forward_ms, sample_ms, draft_ms; /* by the clock of costs (device) */
+    double draft_s;                         /* of the device's time (device) */
     int32_t n_run_rows;                     /* rows that ran (device) */
     enum { BY_JOB_FREE, BY_JOB_QUEUED, BY_JOB_DONE } state; /* under the engine's lock */
     uint64_t number;
@@ -196,7 +193,9 @@ typedef struct by_masks {
     bool ready, started, stop;
     by_job *job;     /* whose rows are to be filled */
     int32_t next, n_busy; /* next sample of the job; threads that fill a row */
-    size_t words;    /* of a row */
+    uint32_t *rows;  /* [cap, words] */
+    int32_t cap;
+    size_t words;
 } by_masks;
 
 /* Snapshots of state slots in host memory by the key of the prefix they stand behind; least recently used goes first. */
@@ -207,6 +206,12 @@ typedef struct by_snapshot {
     bool ready;    /* key and bytes are there */
     int32_t busy;  /* jobs that save or restore it */
 } by_snapshot;
+
+/* How drafting goes with about so many sequences: whether it pays depends on little as much as on their number. */
+typedef struct by_drafting {
+    by_draft_pace pace;    /* since drafting began, or began again */
+    int32_t pause, longer; /* auto: steps to go without drafts; how many the next pause has, 0 = the first */
+} by_drafting;
 
 struct by_engine {
     by_engine_opts opts;
@@ -234,9 +239,8 @@ struct by_engine {
     by_draft_heap_entry *draft_heap[2];  /* [max_seqs] */
     int32_t *draft_split[2];             /* [max_seqs] */
     double *draft_rates[2];              /* [max_seqs, BY_SPEC_DRAFTS_MAX] */
-    int32_t plain_steps, plain_wait;     /* auto: steps to go without drafts; how many the next pause has (scheduler) */
-    by_draft_pace pace;                  /* since drafting began, or began again (scheduler) */
-    bool plan_drafts;                    /* the job being made proposes (scheduler) */
+    by_drafting drafting[32];            /* by floor(log2(sequences that decode)) (scheduler) */
+    bool paused;                         /* auto: the newest plan is one without drafts (scheduler) */
 
     by_snapshot *snapshots;
     int32_t n_snapshots;

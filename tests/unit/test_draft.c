@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "engine/draft_cost.h"
 #include "engine/engine.h"
 #include "engine/solo_gen.h"
 #include "json/json.h"
@@ -91,7 +92,7 @@ static int make_answers(void **state) {
 }
 
 typedef struct {
-    int64_t n_steps, n_verified, n_accepted;
+    int64_t n_steps, n_verified, n_accepted, n_proposed;
 } counts;
 
 /* What a sequence does that verifies `most` of each block: all of it, or up to an end token. */
@@ -113,7 +114,8 @@ static counts walk(const answer *a, bool whole) {
 
 /* ---- the engine ---- */
 
-static counts run(by_draft_mode mode, const by_draft_cost_point *cost, int32_t n_cost, bool async) {
+/* The answers again; endless: they go on behind their end, as far as there is room. */
+static counts run(by_draft_mode mode, const by_draft_cost_point *cost, int32_t n_cost, bool async, bool endless) {
     by_engine_opts o = by_engine_opts_default();
     o.model_dir = folder;
     o.device.n_threads = 1;
@@ -133,9 +135,10 @@ static counts run(by_draft_mode mode, const by_draft_cost_point *cost, int32_t n
         by_request_opts q = by_request_opts_default();
         q.tokens = answers[i].tokens;
         q.n_tokens = answers[i].n_prompt;
-        q.max_tokens = TOKENS;
+        q.max_tokens = endless ? CONTEXT - q.n_tokens : TOKENS;
         q.sampling.law.temperature = 0;
         q.sampling.eos_id = eos;
+        q.ignore_eos = endless;
         check(by_engine_submit(e, &q, &r[i], &err));
     }
     for (int i = 0; i < PROMPTS; i++) {
@@ -144,15 +147,17 @@ static counts run(by_draft_mode mode, const by_draft_cost_point *cost, int32_t n
         int32_t at = a->n_prompt;
         while (by_request_next(r[i], &ev, -1) == BY_OK) {
             assert_int_not_equal(ev.finish, BY_CHOICE_ERROR);
-            if (ev.token >= 0) assert_int_equal(ev.token, a->tokens[at++]);
+            if (ev.token >= 0 && at < a->n_total) assert_int_equal(ev.token, a->tokens[at]);
+            at += ev.token >= 0;
         }
-        assert_int_equal(at, a->n_total);
+        assert_int_equal(at, endless ? CONTEXT : a->n_total);
         by_request_info info = by_request_info_get(r[i]);
         c.n_steps += info.n_steps;
         c.n_verified += info.n_verified;
         c.n_accepted += info.n_accepted;
         by_request_release(r[i]);
     }
+    c.n_proposed = (int64_t)by_engine_stats_get(e).draft.n_proposed;
     by_engine_close(e);
     return c;
 }
@@ -183,22 +188,85 @@ static void nothing_behind_an_end_is_verified(void **state) {
     counts all = expected(true), useful = expected(false);
     assert_true(useful.n_verified < all.n_verified && useful.n_accepted == all.n_accepted && useful.n_steps == all.n_steps);
     for (int async = 0; async < 2; async++) {
-        expect(run(BY_DRAFT_FIXED, NULL, 0, async), all);
-        expect(run(BY_DRAFT_CONFIDENCE, flat, 2, async), useful);
+        expect(run(BY_DRAFT_FIXED, NULL, 0, async, false), all);
+        expect(run(BY_DRAFT_CONFIDENCE, flat, 2, async, false), useful);
     }
 }
 
 /* One more row costs twice what a row costs on average, so no draft is worth it; but for the first steps, when confidences are unknown. */
 static void dear_rows_are_not_spent(void **state) {
     (void)state;
-    counts c = run(BY_DRAFT_CONFIDENCE, steep, 6, true);
+    counts c = run(BY_DRAFT_CONFIDENCE, steep, 6, true, false);
     assert_true(c.n_verified < expected(false).n_verified / 10);
+}
+
+/* Steps that cost next to nothing beside proposing: auto finds that out and pauses, for each number of sequences anew. */
+static void auto_pauses_when_proposing_is_dear(void **state) {
+    (void)state;
+    static const by_draft_cost_point cheap[] = {{1, 1e-4}, {400, 2e-4}};
+    counts c = run(BY_DRAFT_AUTO, cheap, 2, true, true), always = run(BY_DRAFT_CONFIDENCE, cheap, 2, true, true);
+    assert_true(always.n_proposed > always.n_steps * (K - 1) && c.n_proposed < c.n_steps * K / 2);
+    assert_true(c.n_steps > always.n_steps);
+}
+
+/* ---- costs ---- */
+
+static void costs_follow_what_steps_take(void **state) {
+    (void)state;
+    static const by_draft_cost_point curve[] = {{1, 2}, {5, 4}, {9, 10}};
+    by_draft_cost_model m;
+    check(by_cost_init(&m, 4, &err));
+    check(by_cost_set(&m, curve, 3, &err));
+    by_draft_cost c = by_cost_for(&m, 3, true);
+    assert_true(c.any_size && by_draft_cost_ms(&c, 3) == 3 && by_draft_cost_ms(&c, 9) == 10 && by_draft_cost_ms(&c, 10) > 1e300);
+    assert_true(c.sampler_ms == 0 && !by_cost_knows_drafts(&m));
+    /* twice as slow, but for disturbances; 0.25 ms of sampling a row; proposing 7 ms, for two sequences 3 */
+    for (int i = 0; i < 48; i++) by_cost_note(&m, 3, i % 4 ? 6 : 60, i % 2 ? 2 : 3, 0.75, i % 2 ? 3 : 7);
+    c = by_cost_for(&m, 3, true);
+    assert_true(by_draft_cost_ms(&c, 3) == 6 + 0.75 && by_draft_cost_ms(&c, 9) == 20 + 2.25);
+    assert_true(by_cost_knows_drafts(&m) && c.sampler_ms == 7 && by_cost_for(&m, 2, true).sampler_ms == 3);
+    assert_true(by_cost_for(&m, 2, false).sampler_ms == 0);
+    double any = by_cost_for(&m, 4, true).sampler_ms; /* not seen with four */
+    assert_true(any == 3 || any == 7);
+    m.given = true;
+    check(by_cost_set(&m, curve, 3, &err));
+    for (int i = 0; i < 48; i++) by_cost_note(&m, 9, 1000, 3, 1000, 5);
+    c = by_cost_for(&m, 3, true);
+    assert_true(c.sampler_ms == 5 && by_draft_cost_ms(&c, 3) == 6 + 0.75);
+    assert_int_equal(by_cost_set(&m, (by_draft_cost_point[]){{2, 1}, {2, 2}}, 2, NULL), BY_EINVAL);
+    by_cost_deinit(&m);
+}
+
+/* Measured: every size up to the last, none dearer than a larger one, beyond the budget along a line. */
+static void measured_costs_rise(void **state) {
+    (void)state;
+    by_solo s;
+    by_solo_opts o = {.device = {.backend = BY_BACKEND_CPU, .n_threads = 1}, .model = {.numerics = BY_NUMERICS_DEPLOYED}};
+    check(by_solo_open(&s, folder, &o, &err));
+    check(by_solo_reserve(&s, CONTEXT, 64, &err));
+    by_kv_seq_deinit(&s.seq, s.kv); /* nobody uses the caches */
+    for (int budget = 0; budget < 2; budget++) {
+        by_draft_cost_model m;
+        check(by_cost_init(&m, 1, &err));
+        check(by_cost_measure(&m, s.dev, s.runner, s.kv, s.model->cfg.vocab_size, 40, budget ? 30 : 1e-3, &err));
+        assert_true(m.n_curve >= 7 && m.curve[0].rows == 1 && m.curve[m.n_curve - 1].rows == 40);
+        for (int32_t i = 0; i < m.n_curve; i++) {
+            assert_true(m.curve[i].ms > 0 && (i == 0 || m.curve[i].rows > m.curve[i - 1].rows));
+            assert_true(i == 0 || m.curve[i].ms >= m.curve[i - 1].ms);
+        }
+        by_cost_deinit(&m);
+    }
+    check(by_kv_seq_init(&s.seq, s.kv, CONTEXT, &err));
+    by_solo_close(&s);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_behind_an_end_is_verified),
         cmocka_unit_test(dear_rows_are_not_spent),
+        cmocka_unit_test(auto_pauses_when_proposing_is_dear),
+        cmocka_unit_test(costs_follow_what_steps_take),
+        cmocka_unit_test(measured_costs_rise),
     };
     return cmocka_run_group_tests(tests, make_answers, NULL);
 }
