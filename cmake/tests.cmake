@@ -1,7 +1,8 @@
 # Tests: every tests/unit/test_*.c, tests/prop/prop_*.c and tests/golden/golden_*.c is one program and one CTest test with
 # that label; tests/fuzz/fuzz_*.c replays tests/fuzz/corpus/<entry> with fuzz_main.c, and is a libFuzzer target with
 # BATHYC_FUZZ; tests/integration/*.sh get the program and the source folder. Exit code 77 means skipped.
-# A first comment line `BY_TEST_TIMEOUT=N` in a test's source sets its limit in seconds (default 120).
+# In a test's source `BY_TEST_TIMEOUT=N` sets its limit in seconds (default 120), and `BY_TEST_WRAP=f,g` makes calls of these
+# functions of ours from other files go to the test's own __wrap_f and __wrap_g: for faults that nothing here produces.
 if(CMAKE_CROSSCOMPILING)
   add_library(by_mini_cmocka STATIC ${CMAKE_SOURCE_DIR}/tests/support/mini/cmocka.c)
   set(CMOCKA_INCLUDE ${CMAKE_SOURCE_DIR}/tests/support/mini)
@@ -46,6 +47,13 @@ function(by_test_program source label)
     target_link_libraries(${name} PRIVATE by_test_support)
   endif()
   target_link_libraries(${name} PRIVATE ${by_libs} ${CMOCKA_LIB})
+  file(STRINGS ${source} line LIMIT_COUNT 1 REGEX "BY_TEST_WRAP=[a-z0-9_,]+")
+  if(line MATCHES "BY_TEST_WRAP=([a-z0-9_,]+)")
+    string(REPLACE "," ";" wrapped ${CMAKE_MATCH_1})
+    foreach(function ${wrapped})
+      target_link_options(${name} PRIVATE -Wl,--wrap=${function})
+    endforeach()
+  endif()
   add_test(NAME ${name} COMMAND ${name} ${corpus})
   by_test_properties(${name} ${source} ${label})
 endfunction()

@@ -113,6 +113,7 @@ typedef struct by_api_inference {
 /* Responses: what the response object repeats. The JSON pieces are compact JSON, ready to be spliced in. */
 typedef struct by_api_echo {
     bool has_instructions, has_max_output_tokens, has_user;
+    bool one_call; /* parallel_tool_calls: false */
     by_str instructions, user;
     uint32_t max_output_tokens, top_logprobs;
     float temperature, top_p;                          /* as requested, default 1.0 */

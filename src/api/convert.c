@@ -413,6 +413,7 @@ by_status by_finish_conversation(by_convert *cv) {
     by_parser_opts *p = &cv->out->parsing;
     p->parse_calls = c->n_tools && c->choice != BY_CHOICE_NONE;
     p->starts_in_calls = p->parse_calls && c->choice == BY_CHOICE_REQUIRED;
+    p->most_calls = cv->server && cv->one_call ? 1 : 0;
     p->json_output = c->format == BY_FORMAT_JSON_OBJECT;
     p->stage = first_stage(c);
     const by_recipe_specials *specials = cv->opt->specials;

@@ -389,7 +389,7 @@ static void put_response_front(by_json_out *o, const by_api_stream *s) {
 static void put_response_back(by_json_out *o, const by_api_stream *s) {
     const by_api_echo *e = &s->request->echo;
     by_json_out_key(o, "parallel_tool_calls");
-    by_json_out_bool(o, true);
+    by_json_out_bool(o, !e->one_call);
     put_float(o, "presence_penalty", 0);
     put_own_id(o, "previous_response_id", e->previous_response_id);
     put_null(o, "prompt_cache_key");

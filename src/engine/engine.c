@@ -105,6 +105,7 @@ static by_status open_parts(by_engine *e, by_err *err) {
                           .max_context = e->max_context, .trunc = o->trunc, .n_drafts = e->n_drafts};
     if (run.max_logits > run.max_rows) run.max_logits = run.max_rows;
     BY_TRY(by_runner_create(&e->runner, e->model, e->kv, &run, err));
+    BY_TRY(by_runner_reserve(e->runner, err)); /* so that memory for a step is never missing once requests run */
     BY_TRY(by_engine_drafts_measure(e, err));
     /* Memory of the CPU backends can be looked at; from another device the rows would have to be copied every step. */
     if (o->device.backend != BY_BACKEND_CUDA) by_runner_set_tap(e->runner, by_engine_check_rows, e);

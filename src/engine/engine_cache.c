@@ -115,7 +115,7 @@ void by_engine_moves_done(by_engine *e, by_job *job) {
     for (int b = 0; b < 2; b++) {
         for (int32_t k = 0; k < both[b]->n; k++) {
             by_move *m = &both[b]->items[k];
-            if (m->seq) m->seq->in_flight--;
+            m->seq->in_flight--;
             if (m->kind != BY_MOVE_SNAPSHOT && m->kind != BY_MOVE_RESTORE) continue;
             by_snapshot *s = snapshot_at(e, m->saved.bytes);
             s->busy--;
@@ -125,7 +125,7 @@ void by_engine_moves_done(by_engine *e, by_job *job) {
                 s->used = s->ready ? m->was_used : 0;
                 continue;
             }
-            bool taken = job->status == BY_OK;
+            bool taken = m->status == BY_OK;
             if (taken && !m->seq->ended) extend_keys(e, m->seq, m->n_tokens);
             int64_t n = m->n_tokens / BY_KV_BLOCK_TOKENS;
             s->ready = taken && n <= m->seq->n_keys && !find_snapshot(e, &m->seq->keys[n - 1]);
@@ -213,7 +213,8 @@ static void reuse_prefix(by_engine *e, by_seq *s) {
         snap->used = ++e->tick;
         snap->busy++;
         size_t part = e->opts.restore == BY_RESTORE_LOAD ? (size_t)(e->model->boundary * l->ring_bytes) : (size_t)l->slot_bytes;
-        *m = (by_move){.kind = BY_MOVE_RESTORE, .to_slot = s->kv.slot, .saved = {.bytes = snap->bytes, .n_bytes = part}};
+        *m = (by_move){.kind = BY_MOVE_RESTORE, .to_slot = s->kv.slot, .seq = s, .saved = {.bytes = snap->bytes, .n_bytes = part}};
+        s->in_flight++;
         s->sched.n_done = snap_at;
         e->stats.n_snapshot_hits++;
     } else if (start >= 0) {
@@ -350,7 +351,8 @@ bool by_engine_fork(by_engine *e, by_seq *child, by_job *job) {
         by_kv_block_retain(e->kv, p->kv.blocks[i]);
         child->kv.blocks[child->kv.n_blocks++] = p->kv.blocks[i];
     }
-    *m = (by_move){.kind = BY_MOVE_FORK, .from_slot = p->kv.slot, .to_slot = child->kv.slot};
+    *m = (by_move){.kind = BY_MOVE_FORK, .from_slot = p->kv.slot, .to_slot = child->kv.slot, .seq = child};
+    child->in_flight++;
     if (partial) {
         m->from_block = p->kv.blocks[full];
         m->to_block = child->kv.blocks[child->kv.n_blocks++] = by_kv_block_acquire(e->kv);

@@ -178,7 +178,7 @@ void by_engine_place_drafts(by_engine *e, by_job *job) {
     for (int32_t i = 0; i < job->n_seqs; i++) {
         by_job_row *r = &job->rows[i];
         r->n_drafts = 0;
-        r->skipped = r->decodes && r->seq->at_end;
+        r->skipped = r->seq->lost || (r->decodes && r->seq->at_end);
         if (!r->decodes || r->skipped || left == 0) continue;
         int32_t most = usable(r, fixed);
         if (fixed) {
@@ -214,7 +214,7 @@ static int32_t up_to_end(const by_seq *s) {
     return s->drafts.n;
 }
 
-/* Without memory, or with draft logits that are no numbers, nobody gets drafts this time: the tokens of the job stand without them. */
+/* When the draft call fails, nobody gets drafts this time: the tokens of the job stand without them. */
 void by_engine_propose(by_engine *e, by_job *job) {
     int32_t n = 0;
     if (job->n_samples > e->cap_targets) {
@@ -227,7 +227,7 @@ void by_engine_propose(by_engine *e, by_job *job) {
         by_sample_job *q = &job->samples[k];
         by_seq *s = q->seq;
         const by_job_row *r = &job->rows[q->row];
-        if (q->status < 0 || q->n_outs == 0 || s->at_end || r->bad_at >= 0 || s->sched.n_max - s->n_known < 2) continue;
+        if (q->status < 0 || q->n_outs == 0 || s->at_end || s->lost || s->sched.n_max - s->n_known < 2) continue;
         int64_t from = r->keep_from > r->valid_from ? r->keep_from : r->valid_from;
         by_draft_seq at = {.slot = q->slot, .token = s->tokens[s->n_known - 1], .position = s->n_known - 1, .from = from};
         e->targets[n++] = (by_spec_target){.seq = at, .law = &s->law, .n_out = (int32_t)(s->n_known - s->n_prompt), .drafts = &s->drafts};

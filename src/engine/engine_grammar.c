@@ -50,7 +50,14 @@ by_status by_engine_grammar_begin(by_request *r, by_err *err) {
     r->ticket = NULL;
     by_matcher_opts o = {.trigger_ids = (const uint32_t *)r->grammar.trigger, .n_trigger = (uint32_t)r->grammar.n_trigger,
                          .bound_id = r->grammar.bound_id, .close_by_budget = r->grammar.close_by_budget};
-    for (int32_t i = 0; status == BY_OK && i < r->opts.best_of; i++) status = by_matcher_create(&r->seqs[i].matcher, g, &o, err);
+    size_t n = by_mul_size((size_t)(1 + r->engine->n_drafts), r->engine->masks.words);
+    for (int32_t i = 0; status == BY_OK && i < r->opts.best_of; i++) {
+        by_seq *s = &r->seqs[i];
+        status = by_matcher_create(&s->matcher, g, &o, err);
+        if (status < 0) break;
+        s->masks = by_alloc_zero(BY_MEM_REQUEST, by_mul_size(n, sizeof *s->masks)); /* ids that the tokenizer lacks stay refused */
+        if (!s->masks) status = BY_FAIL(err, BY_ENOMEM, "out of memory for masks");
+    }
     by_grammar_release(g);
     return status;
 }
@@ -60,7 +67,9 @@ void by_engine_grammar_leave(by_request *r) {
     r->ticket = NULL;
     for (int32_t i = 0; r->seqs && i < r->opts.best_of; i++) {
         by_matcher_destroy(r->seqs[i].matcher);
+        by_free(r->seqs[i].masks);
         r->seqs[i].matcher = NULL;
+        r->seqs[i].masks = NULL;
     }
     by_free((void *)(uintptr_t)r->grammar.trigger);
     r->grammar.trigger = NULL;
@@ -149,19 +158,6 @@ static void *mask_main(void *arg) {
     return NULL;
 }
 
-static bool reserve_rows(by_engine *e, int32_t n) {
-    by_masks *m = &e->masks;
-    if (n <= m->cap) return true;
-    int32_t cap = n + n / 2;
-    uint32_t *rows = by_alloc(BY_MEM_REQUEST, by_mul_size((size_t)cap, m->words * sizeof *rows));
-    if (!rows) return false;
-    by_free(m->rows);
-    m->rows = rows;
-    m->cap = cap;
-    memset(rows, 0, (size_t)cap * m->words * sizeof *rows); /* ids that the tokenizer lacks stay refused */
-    return true;
-}
-
 /* A trigger may come among the drafts: then the rows behind it are limited though the first one is not. */
 static bool needs_masks(const by_job *job, const by_sample_job *s) {
     const by_matcher *m = s->seq->matcher;
@@ -172,19 +168,13 @@ static bool needs_masks(const by_job *job, const by_sample_job *s) {
 void by_engine_masks_begin(by_engine *e, by_job *job) {
     by_masks *m = &e->masks;
     int32_t n = 0;
-    for (int32_t i = 0; i < job->n_samples; i++)
-        if (needs_masks(job, &job->samples[i])) n += 1 + drafts_of(job, &job->samples[i]);
-    if (n == 0) return;
-    bool room = reserve_rows(e, n);
-    n = 0;
     for (int32_t i = 0; i < job->n_samples; i++) {
         by_sample_job *s = &job->samples[i];
-        by_err err;
         if (!needs_masks(job, s)) continue;
-        if (room) s->masks = m->rows + (size_t)n * m->words;
-        n += 1 + drafts_of(job, s);
-        if (!room) fail_sample(s, BY_FAIL(&err, BY_ENOMEM, "out of memory for masks"), &err);
+        s->masks = s->seq->masks;
+        n++;
     }
+    if (n == 0) return;
     pthread_mutex_lock(&m->lock);
     if (!m->started) m->started = pthread_create(&m->thread, NULL, mask_main, m) == 0; /* without it the device fills them */
     m->next = 0;
@@ -226,6 +216,5 @@ void by_engine_masks_deinit(by_engine *e) {
     pthread_mutex_destroy(&m->lock);
     pthread_cond_destroy(&m->work);
     pthread_cond_destroy(&m->done);
-    by_free(m->rows);
     by_grammar_cache_destroy(e->grammars);
 }

@@ -53,7 +53,9 @@ struct by_seq {
     by_spec_drafts drafts; /* behind the newest token */
     int64_t n_known;       /* tokens chosen so far, prompt included */
     by_matcher *matcher;   /* once it runs; NULL = no grammar */
+    uint32_t *masks;       /* with a matcher: [1 + drafts, words], rows of the step that runs (device and mask threads) */
     bool at_end;           /* the newest token was its last */
+    bool lost;             /* what its slot and blocks hold is not its state: a copy or a step has failed, or rows were not finite */
     /* scheduler: confidences of the newest committed job and of the one before; n_rates of them are there */
     double rates[2][BY_SPEC_DRAFTS_MAX];
     int32_t n_rates;
@@ -81,7 +83,8 @@ struct by_request {
     by_held *held;        /* [best_of], best_of > n only */
     by_seq *seqs;         /* [best_of] */
     _Atomic int32_t n_events; /* written under the lock */
-    int32_t cap, head;
+    int32_t cap, head;    /* of the ring; head: the oldest event (reader) */
+    int32_t tail;         /* where the next one goes (scheduler) */
     int32_t n_choices;    /* opts.best_of */
     int32_t n_open;       /* choices whose finish event has not been queued */
     by_event *ring;       /* [cap] */
@@ -117,7 +120,7 @@ typedef struct by_sample_job {
     bool sister;  /* not among the job's sequences itself */
     int32_t first_out, most_outs, n_outs; /* in job.outs */
     by_status status;
-    uint32_t *masks;    /* [1 + drafts, words] in the engine's memory, NULL = all allowed (device and mask threads) */
+    uint32_t *masks;    /* the sequence's, NULL = all allowed (device and mask threads) */
     int32_t n_masked;   /* rows that have theirs; what lies behind them is not judged */
     /* what became of the drafts, and the new ones */
     int32_t n_verified, n_accepted, n_proposed;
@@ -135,7 +138,7 @@ typedef struct by_job_row {
     bool decodes, samples, all;
     int64_t store_from, valid_from, keep_from;
     /* device */
-    bool skipped;       /* it had ended */
+    bool skipped;       /* it had ended, or its state was lost */
     int32_t n_drafts;   /* rows behind the first */
     int32_t logits;     /* first row of logits, n_logits of them */
     int32_t n_logits;
@@ -150,7 +153,8 @@ typedef struct by_move {
     by_move_kind kind;
     by_saved saved;
     int32_t from_slot, to_slot, from_block, to_block;
-    by_seq *seq;      /* swaps and snapshots: counted as in flight */
+    by_seq *seq;      /* whose state it is; counted as in flight */
+    by_status status; /* device: of the copy. But for a snapshot, the sequence is lost when it has failed */
     int64_t n_tokens; /* snapshot: tokens in front of it; its key is known when the job is committed */
     int32_t row;      /* snapshot: the job's sequence, which may turn out not to come that far */
     bool missed;      /* snapshot: it did not, and nothing was copied */
@@ -193,9 +197,7 @@ typedef struct by_masks {
     bool ready, started, stop;
     by_job *job;     /* whose rows are to be filled */
     int32_t next, n_busy; /* next sample of the job; threads that fill a row */
-    uint32_t *rows;  /* [cap, words] */
-    int32_t cap;
-    size_t words;
+    size_t words;    /* of a row */
 } by_masks;
 
 /* Snapshots of state slots in host memory by the key of the prefix they stand behind; least recently used goes first. */

@@ -48,10 +48,24 @@ static by_status run_move(by_engine *e, by_move *m, by_err *err) {
     return status;
 }
 
-static void run_moves(by_engine *e, by_moves *moves, by_job *job) {
+static void note_error(by_request *r, const by_err *err) {
+    pthread_mutex_lock(&r->lock);
+    r->error = *err;
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* A copy that fails costs the sequence whose state it was, and nobody else: its rows are left out from now on, and it ends at
+ * the commit. A snapshot is only missing. */
+static void run_moves(by_engine *e, by_moves *moves) {
+    static const char *const names[] = {"swapping out", "swapping in", "restoring a prefix", "a snapshot", "copying a prompt's state"};
     for (int32_t i = 0; i < moves->n; i++) {
-        by_status status = run_move(e, &moves->items[i], &job->err);
-        if (job->status == BY_OK) job->status = status;
+        by_move *m = &moves->items[i];
+        by_err err;
+        m->status = run_move(e, m, &err);
+        if (m->status >= 0 || m->kind == BY_MOVE_SNAPSHOT || m->seq->lost) continue;
+        by_err_prefix(&err, "%s: ", names[m->kind]);
+        note_error(m->seq->request, &err);
+        m->seq->lost = true;
     }
 }
 
@@ -148,9 +162,7 @@ static by_status prompt_rows(by_engine *e, const by_job_row *r, const float *log
 
 static void note_problem(by_sample_job *k, by_err *err, int64_t position) {
     by_err_prefix(err, "token %lld: ", (long long)position);
-    pthread_mutex_lock(&k->seq->request->lock);
-    k->seq->request->error = *err;
-    pthread_mutex_unlock(&k->seq->request->lock);
+    note_error(k->seq->request, err);
 }
 
 static void sample_all(by_engine *e, by_job *job) {
@@ -160,15 +172,12 @@ static void sample_all(by_engine *e, by_job *job) {
     job->status = by_mem_view(&view, l.mem, (size_t)l.off, (size_t)(l.rows * l.stride), &job->err);
     if (job->status < 0) return;
     for (int32_t i = 0; i < job->n_seqs; i++) {
-        if (!job->rows[i].all) continue;
+        if (!job->rows[i].all || job->rows[i].skipped) continue;
         by_err err = {0};
         by_status status = prompt_rows(e, &job->rows[i], view, &err);
         if (status == BY_OK) continue;
-        by_request *r = job->rows[i].seq->request;
         by_err_prefix(&err, "prompt: ");
-        pthread_mutex_lock(&r->lock);
-        r->error = err;
-        pthread_mutex_unlock(&r->lock);
+        note_error(job->rows[i].seq->request, &err);
         job->rows[i].bad_at = job->rows[i].first; /* fails the request at the commit */
     }
     for (int32_t k = 0; k < job->n_samples; k++) {
@@ -190,16 +199,24 @@ static void sample_all(by_engine *e, by_job *job) {
 
 /* ---- rows that are not finite ---- */
 
-static bool finite_row(by_dtype dtype, const void *row, int64_t n) {
-    uint32_t most = 0;
-    if (dtype == BY_BF16) {
-        const uint16_t *x = row;
-        for (int64_t i = 0; i < n; i++) most = (x[i] & 0x7fffu) > most ? x[i] & 0x7fffu : most;
-        return most < 0x7f80;
+/* Adding one to the exponent carries into the place of the sign, which is cleared before, exactly when all its bits are set. */
+static bool finite_words(const unsigned char *row, int64_t n_bytes, uint64_t exponents, uint64_t ones, uint64_t signs) {
+    uint64_t carry = 0, word = 0;
+    int64_t i = 0;
+    for (; i + 8 <= n_bytes; i += 8) {
+        memcpy(&word, row + i, 8);
+        carry |= (word & exponents) + ones;
     }
-    const uint32_t *x = row;
-    for (int64_t i = 0; i < n; i++) most = (x[i] & 0x7fffffffu) > most ? x[i] & 0x7fffffffu : most;
-    return most < 0x7f800000;
+    word = 0;
+    memcpy(&word, row + i, (size_t)(n_bytes - i));
+    carry |= (word & exponents) + ones;
+    return (carry & signs) == 0;
+}
+
+static bool finite_row(by_dtype dtype, const void *row, int64_t n) {
+    if (dtype == BY_BF16)
+        return finite_words(row, n * 2, UINT64_C(0x7f807f807f807f80), UINT64_C(0x0080008000800080), UINT64_C(0x8000800080008000));
+    return finite_words(row, n * 4, UINT64_C(0x7f8000007f800000), UINT64_C(0x0080000000800000), UINT64_C(0x8000000080000000));
 }
 
 static void mark_bad(by_engine *e, by_job_row *r, int64_t position, int32_t layer) {
@@ -242,12 +259,20 @@ static void forgive_rejected(by_job *job) {
         if (job->rows[i].bad_at >= job->rows[i].n_computed) job->rows[i].bad_at = -1;
 }
 
+/* Whose state is not right behind this job. The jobs that follow were made before anybody knew: their rows are left out. */
+static void lose_states(by_job *job) {
+    for (int32_t i = 0; i < job->n_seqs; i++)
+        if (job->status < 0 || job->rows[i].bad_at >= 0) job->rows[i].seq->lost = true;
+    for (int32_t k = 0; k < job->n_samples; k++) /* choices that begin with their sister's state */
+        if (job->rows[job->samples[k].row].seq->lost) job->samples[k].seq->lost = true;
+}
+
 static void miss_snapshots(by_job *job) {
     for (int32_t i = 0; i < job->after.n; i++) {
         by_move *m = &job->after.items[i];
         if (m->kind != BY_MOVE_SNAPSHOT) continue;
         const by_job_row *r = &job->rows[m->row];
-        m->missed = r->skipped || r->bad_at >= 0 || m->n_tokens <= r->first || m->n_tokens > r->n_computed;
+        m->missed = r->skipped || r->seq->lost || m->n_tokens <= r->first || m->n_tokens > r->n_computed;
     }
 }
 
@@ -267,7 +292,7 @@ void by_engine_run_job(by_engine *e, by_job *job) {
     job->status = BY_OK;
     job->forward_ms = job->sample_ms = job->draft_ms = 0;
     e->running = job;
-    run_moves(e, &job->before, job);
+    run_moves(e, &job->before);
     int32_t n = describe_step(e, job);
     if (n > 0 && job->status == BY_OK) {
         int64_t t0 = by_cost_clock_ns(e->dev);
@@ -281,8 +306,9 @@ void by_engine_run_job(by_engine *e, by_job *job) {
         job->sample_ms = ms_since(e, t0);
         forgive_rejected(job);
     }
+    lose_states(job);
     miss_snapshots(job);
-    run_moves(e, &job->after, job);
+    run_moves(e, &job->after);
     int64_t t0 = by_cost_clock_ns(e->dev), begin = by_clock_ns();
     if (job->status == BY_OK && job->drafts) by_engine_propose(e, job);
     job->draft_s = (double)(by_clock_ns() - begin) * 1e-9;

@@ -204,6 +204,7 @@ static bool grow_ring(by_request *r, int32_t cap) {
     r->ring = ring;
     r->tops = tops;
     r->head = 0;
+    r->tail = r->n_events;
     r->cap = cap;
     return true;
 }
@@ -219,8 +220,11 @@ bool by_request_reserve(by_request *r, int32_t n_events) {
 bool by_request_emit(by_request *r, const by_event *ev) {
     pthread_mutex_lock(&r->lock);
     if (r->info.first_us == 0 && ev->token >= 0) r->info.first_us = by_clock_ns() / 1000;
-    if (r->n_events < r->cap || grow_ring(r, r->cap * 2)) {
-        int32_t at = (r->head + r->n_events++) % r->cap;
+    int32_t n = atomic_load_explicit(&r->n_events, memory_order_relaxed); /* the lock orders */
+    if (n < r->cap || grow_ring(r, r->cap * 2)) {
+        int32_t at = r->tail;
+        r->tail = at + 1 < r->cap ? at + 1 : 0;
+        atomic_store_explicit(&r->n_events, n + 1, memory_order_relaxed);
         r->ring[at] = *ev;
         if (ev->n_top) memcpy(r->tops + (size_t)at * (size_t)r->opts.n_top, ev->top, (size_t)ev->n_top * sizeof *ev->top);
     } else {
@@ -228,10 +232,10 @@ bool by_request_emit(by_request *r, const by_event *ev) {
     }
     if (ev->finish != BY_CHOICE_RUNNING) r->n_open--;
     if (r->n_open == 0) r->info.end_us = by_clock_ns() / 1000;
-    pthread_cond_signal(&r->more);
     bool room = by_request_has_room(r);
     if (r->opts.notify && !r->released) r->opts.notify(r->opts.arg); /* under the lock: never after the release */
     pthread_mutex_unlock(&r->lock);
+    pthread_cond_signal(&r->more); /* behind it, or who wakes would wait for the lock; the scheduler is still to let go of r */
     return room;
 }
 

@@ -62,13 +62,16 @@ static void emit(by_seq *s, const by_event *ev) {
     else if (!by_request_emit(s->request, ev)) set_paused(s->request, true);
 }
 
-/* Every event of every choice has been kept, and the queue holds them; else the request has failed. */
+/* Every choice has ended well, every event of it has been kept, and the queue holds them; else the request has failed: the best of
+ * those that are left may not be the best. */
 static bool has_all_events(by_request *r) {
     int64_t n = 0;
     bool ok = true;
     for (int32_t i = 0; i < r->opts.best_of; i++) {
-        ok = ok && !r->held[i].lost;
-        n += r->held[i].n;
+        const by_held *h = &r->held[i];
+        if (h->n && h->events[h->n - 1].finish == BY_CHOICE_ERROR) return false; /* the reason is noted */
+        ok = ok && !h->lost;
+        n += h->n;
     }
     if (ok && n < INT32_MAX / 2 && by_request_reserve(r, (int32_t)n)) return true;
     pthread_mutex_lock(&r->lock);
@@ -310,10 +313,16 @@ static void add_row(by_engine *e, by_job *job, const by_plan_row *p) {
     want_snapshot(e, job, s, p, i);
 }
 
-/* Begins to load what a row or an event touches, AHEAD of its turn: the model's step has pushed all of it out of the caches. */
+/* Begin to load what a row or an event touches, some places before its turn: the model's step, and the readers on other processors,
+ * have pushed all of it out of the caches. A request is found through its sequence and the queue through the request, so each
+ * needs the one before to have come. */
+static void prefetch_seq(const by_seq *s) {
+    for (size_t at = 0; at < offsetof(by_seq, history); at += 64) __builtin_prefetch((const char *)s + at, 1);
+}
 static void prefetch_request(const by_request *r) {
     for (size_t at = 0; at < offsetof(by_request, prompt_logprobs); at += 64) __builtin_prefetch((const char *)r + at, 1);
 }
+static void prefetch_event(const by_request *r) { __builtin_prefetch(r->ring + r->tail, 1); }
 
 static void make_job(by_engine *e, by_job *job, int64_t now_us) {
     job->n_seqs = job->n_prompt_rows = job->n_samples = job->n_outs = job->n_tops = 0;
@@ -351,6 +360,10 @@ static void commit_out(by_engine *e, by_seq *s, const by_out *out) {
 
 static void commit_sample(by_engine *e, const by_job *job, const by_sample_job *k) {
     by_seq *s = k->seq;
+    if (k->sister && job->rows[k->row].skipped) { /* the state it should have begun with was lost: the reason is noted */
+        fail_choice(e, s, NULL);
+        return;
+    }
     if (s->ended) {
         if (k->n_outs > 0) e->stats.n_wasted_rows += (uint64_t)(1 + k->n_verified); /* else the device has left it out */
         return;
@@ -363,14 +376,23 @@ static void commit_sample(by_engine *e, const by_job *job, const by_sample_job *
     for (int32_t i = 0; i < k->n_outs && !s->ended; i++) commit_out(e, s, &job->outs[k->first_out + i]);
 }
 
+/* Copies that have failed end the sequences whose state they should have brought. The device has left the reason. */
+static void fail_lost(by_engine *e, const by_moves *moves) {
+    for (int32_t i = 0; i < moves->n; i++)
+        if (moves->items[i].status < 0 && moves->items[i].kind != BY_MOVE_SNAPSHOT) fail_choice(e, moves->items[i].seq, NULL);
+}
+
 static void commit(by_engine *e, by_job *job) {
     e->stats.n_steps += job->n_seqs > 0;
     e->stats.n_rows += (uint64_t)job->n_run_rows;
     e->stats.n_prompt_rows += (uint64_t)job->n_prompt_rows;
+    fail_lost(e, &job->before);
+    fail_lost(e, &job->after);
     if (job->status == BY_OK) by_engine_note_drafts(e, job);
     for (int32_t i = 0; i < job->n_seqs; i++) {
         const by_job_row *row = &job->rows[i];
         by_seq *s = row->seq;
+        if (i + AHEAD < job->n_seqs) prefetch_seq(job->rows[i + AHEAD].seq);
         s->in_flight--;
         if (job->status < 0) fail_choice(e, s, &job->err);
         else if (row->bad_at >= 0) fail_request(e, s->request);
@@ -379,7 +401,8 @@ static void commit(by_engine *e, by_job *job) {
     }
     for (int32_t i = 0; i < job->n_samples; i++) {
         by_seq *s = job->samples[i].seq;
-        if (i + AHEAD < job->n_samples) prefetch_request(job->samples[i + AHEAD].seq->request);
+        if (i + 2 * AHEAD < job->n_samples) prefetch_request(job->samples[i + 2 * AHEAD].seq->request);
+        if (i + AHEAD < job->n_samples) prefetch_event(job->samples[i + AHEAD].seq->request);
         if (job->samples[i].sister) s->in_flight--;
         if (job->status < 0) fail_choice(e, s, &job->err);
         else commit_sample(e, job, &job->samples[i]);

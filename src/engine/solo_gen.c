@@ -135,7 +135,9 @@ static by_status step(state *g, by_err *err) {
         g->input[n + used] = t.id;
         if (!g->done) BY_TRY(commit(g, &t, err));
     }
-    s->seq.n_tokens = n - 1 + used; /* rows of rejected drafts are written again before anything reads them */
+    /* All but the newest token have their rows. What was written behind them, for drafts that were rejected or came behind an end
+     * token, is nobody's: it is written again before anything reads it. */
+    s->seq.n_tokens = (int64_t)g->n_prompt + g->out->n_output - 1;
     return BY_OK;
 }
 

@@ -121,17 +121,20 @@ static by_status propose_one(proposal *p, by_spec_target *t, int32_t j, const fl
     return law->history ? by_sample_history_push(law->history, id, err) : BY_OK;
 }
 
-/* Under the coupled rule a draft is drawn with the very word that will draw the target's token, so that equal laws agree. */
+/* A target whose logits are no numbers keeps the drafts that it has got and stops; the others go on.
+ * Under the coupled rule a draft is drawn with the very word that will draw the target's token, so that equal laws agree. */
 static by_status propose_row(void *arg, int32_t j, by_tensor logits, int32_t *ids, by_err *err) {
     proposal *p = arg;
     const void *view;
     BY_TRY(by_mem_view(&view, logits.mem, (size_t)logits.off, (size_t)(logits.rows * logits.stride), err));
     by_status status = BY_OK;
     for (int64_t i = 0; i < logits.rows && status == BY_OK; i++) {
-        status = propose_one(p, &p->targets[i], j, (const float *)view + i * logits.cols, err);
-        if (status < 0) break;
-        ids[i] = p->targets[i].drafts->ids[j];
-        p->targets[i].drafts->n = j + 1;
+        by_spec_target *t = &p->targets[i];
+        ids[i] = t->seq.token;
+        if (t->drafts->n != j) continue; /* it has stopped before: any token will do */
+        status = propose_one(p, t, j, (const float *)view + i * logits.cols, err);
+        if (status == BY_OK) ids[i] = t->drafts->ids[t->drafts->n++];
+        else if (status == BY_ENUMERIC) status = BY_OK;
     }
     by_mem_unview(logits.mem);
     return status;
@@ -158,14 +161,14 @@ static by_status propose_some(proposal *p, by_runner *r, int32_t n, by_err *err)
         t->drafts->n = 0;
         if (t->law->rule != BY_SAMPLE_REJECTION || by_sample_is_greedy(t->law->params) || t->drafts->q) continue;
         t->drafts->q = by_alloc(BY_MEM_REQUEST, by_mul_size((size_t)p->spec->vocab * 4, BY_SPEC_DRAFTS_MAX));
-        if (!t->drafts->q) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the laws of drafts");
+        if (!t->drafts->q) t->drafts->n = -1; /* out of memory: none for this one */
     }
     if (status == BY_OK) status = by_runner_draft(r, seqs, n, p->n_drafts, propose_row, p, conf, err);
     for (int32_t i = 0; i < n; i++) {
         by_spec_drafts *d = p->targets[i].drafts;
         if (p->targets[i].law->history)
             for (int32_t j = d->n; j-- > 0;) by_sample_history_pop(p->targets[i].law->history, d->ids[j]);
-        if (status < 0) d->n = 0;
+        if (status < 0 || d->n < 0) d->n = 0;
         else memcpy(d->conf, conf + (size_t)i * (size_t)p->n_drafts, (size_t)p->n_drafts * 4);
     }
     return status;

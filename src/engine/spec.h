@@ -72,8 +72,8 @@ typedef struct by_spec_target {
     by_spec_drafts *drafts;
 } by_spec_target;
 
-/* Proposes n_drafts tokens for every target, in as many draft calls as the runner needs. Errors: those of by_runner_draft; then
- * no target has drafts. */
+/* Proposes n_drafts tokens for every target, in as many draft calls as the runner needs. A target whose draft logits are no numbers
+ * gets fewer, one that there is no memory for none. Errors: those of by_runner_draft; then no target has drafts. */
 by_status by_spec_propose(by_spec *s, by_runner *r, by_spec_target *targets, int32_t n, int32_t n_drafts, by_err *err);
 
 /* Estimated chance that a draft is accepted, from the head's raw value. Source: dspark.md 4.5. */

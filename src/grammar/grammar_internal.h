@@ -21,6 +21,7 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "grammar/grammar.h"
+#include "grammar/grammar_vocab.h"
 #include "json/json.h"
 
 typedef uint32_t by_gr_term;
@@ -224,14 +225,15 @@ struct by_gr {
     by_gr_mask **heads;
     uint32_t masks_cap;
     size_t mask_bytes;
-    by_gr_term absorb_of[BY_GR_ABSORB_SLOTS]; /* direct-mapped memo of the byte groups that lead back to a state */
-    uint64_t absorb_sig[BY_GR_ABSORB_SLOTS];
+    uint32_t absorb_of[BY_GR_ABSORB_SLOTS]; /* direct-mapped memo of the runs of states, see find_run; 0 = free */
+    by_gv_sig absorb_sig[BY_GR_ABSORB_SLOTS];
+    by_gv_sig absorb_dead[BY_GR_ABSORB_SLOTS];
     uint8_t absorb_n[BY_GR_ABSORB_SLOTS]; /* for so many characters; 255 = for ever */
     bool absorb_ended[BY_GR_ABSORB_SLOTS]; /* looking further finds no more */
     bool absorb_last[BY_GR_ABSORB_SLOTS];  /* and nothing of the groups can follow */
     by_gr_term set_of[BY_GR_SET_SLOTS]; /* the same for sets of single characters */
-    uint64_t set_multi[BY_GR_SET_SLOTS];
-    uint32_t *work; /* [words] scratch */
+    by_gv_sig set_multi[BY_GR_SET_SLOTS];
+    struct by_gr_tokens *making[2]; /* scratch */
     by_gr_vec walk_stack;
     uint32_t *minlen; /* by term: 1 + shortest completion in bytes; 0 = not known */
     uint32_t minlen_cap;
@@ -402,6 +404,12 @@ uint32_t by_gr_arr_min_bytes(by_gr *g, by_gr_node n);
 
 /* grammar_sample.c */
 void by_gr_sample(by_gr *g, by_gr_term t, uint64_t seed, size_t max_bytes, by_buf *out);
+
+/* grammar_warm.c: makes masks that will probably be asked for, for so much processor time. */
+void by_gr_warm(by_gr *g, by_gr_term root, int64_t budget_ns);
+/* May a declared key come next in an OBJ term? And the next byte of the first such key in a KEY term; -1 when it is another key. */
+bool by_gr_obj_has_next(by_gr *g, by_gr_term obj);
+int by_gr_key_hint(by_gr *g, by_gr_term key);
 
 /* Front ends: the term of the whole grammar. */
 by_gr_term by_gr_compile_ebnf(by_gr *g, by_str text, by_str root);

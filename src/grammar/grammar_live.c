@@ -100,11 +100,62 @@ static bool raw_targets(by_gr *g, by_gr_term t, by_gr_vec *out) {
     return !by_gr_bad(g);
 }
 
+/* Characters of some member of a plain regular expression, a short one; NOT_KNOWN for others. */
+#define NOT_KNOWN (UINT32_MAX / 4)
+
+static uint32_t times(uint32_t a, uint32_t n) {
+    uint64_t v = (uint64_t)a * n;
+    return v < NOT_KNOWN ? (uint32_t)v : NOT_KNOWN;
+}
+
+static uint32_t short_member(const by_gr *g, by_gr_term t, unsigned depth) {
+    enum { DEEPEST = 24, ALTERNATIVES = 32 };
+    uint32_t sum = 0;
+    for (unsigned k = 0; k < ALTERNATIVES && sum < NOT_KNOWN; k++) {
+        by_gr_node n = g->nodes[t];
+        uint32_t v = NOT_KNOWN;
+        if (n.flags & BY_GR_F_NULLABLE) return sum;
+        if (depth > DEEPEST) return NOT_KNOWN;
+        if (n.kind == BY_GR_K_SEQ) {
+            sum += short_member(g, n.a, depth + 1);
+            t = n.b;
+            continue;
+        }
+        if (t == BY_GR_ANYCHAR || n.kind == BY_GR_K_CLS) v = 1;
+        if (n.kind == BY_GR_K_LIT) v = (uint32_t)g->lits[n.a].len - n.b;
+        if (n.kind == BY_GR_K_GROUP) v = short_member(g, n.a, depth + 1);
+        if (n.kind == BY_GR_K_REP) v = times(short_member(g, n.a, depth + 1), n.b);
+        for (uint32_t i = 0; n.kind == BY_GR_K_ALT && i < n.x && n.x <= ALTERNATIVES; i++) {
+            uint32_t one = short_member(g, g->lists.v[n.a + i], depth + 1);
+            if (one < v) v = one;
+        }
+        return v < NOT_KNOWN ? sum + v : NOT_KNOWN;
+    }
+    return NOT_KNOWN;
+}
+
+/* A pattern beside a bound of the length: the pattern has a member that is short enough. */
+static bool fits_bound(const by_gr *g, by_gr_node n) {
+    if (n.kind != BY_GR_K_AND || n.x != 2) return false;
+    for (unsigned i = 0; i < 2; i++) {
+        by_gr_node bound = g->nodes[g->lists.v[n.a + i]];
+        by_gr_term other = g->lists.v[n.a + 1 - i];
+        if (bound.kind != BY_GR_K_REP || bound.a != BY_GR_ANYCHAR || bound.b > !by_gr_nullable(g, other)) continue;
+        uint32_t n_chars = short_member(g, other, 0);
+        if (n_chars < NOT_KNOWN && n_chars <= bound.c) return true;
+    }
+    return false;
+}
+
 bool by_gr_live(by_gr *g, by_gr_term t) {
     if (t == BY_GR_NEVER) return false;
     if (!needs_search(g, t) || g->searching) return true;
     if (g->nodes[t].flags & (BY_GR_F_NULLABLE | BY_GR_F_LIVE)) return true;
     if (g->nodes[t].flags & BY_GR_F_DEAD) return false;
+    if (fits_bound(g, g->nodes[t])) {
+        g->nodes[t].flags |= BY_GR_F_LIVE;
+        return true;
+    }
     search s = {0};
     set32 seen = {0};
     by_gr_vec out = {0};

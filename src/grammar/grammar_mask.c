@@ -11,87 +11,37 @@
 
 #define MASK_BYTES_MAX                                                                                                 \
     ((size_t)64 << 20)         /* kept masks of one grammar; beyond, all are dropped and made again on demand */
-#define SPARSE_MAX 1500u       /* a list of that many ids is written faster than 16 KB are copied */
-#define RUN_MIN    2u          /* shorter runs are walked */
-#define PURE       0x80000000u /* stack flag: only absorbed bytes on the path, so the base set covers it */
+#define RUN_MIN 2u          /* shorter runs are walked */
+#define WORTH_A_RUN 12u     /* tokens of a subtree */
+#define PURE    0x80000000u /* stack flag: only absorbed bytes on the path, so the base set covers it */
 
 typedef struct {
     by_gr *g;
     const by_grammar_vocab *v;
-    uint32_t *bits;
+    by_gr_tokens *out;
     bool record; /* collect exits */
     by_gr_vec exits;
     by_gr_vec stack; /* pairs: node | PURE, state */
     uint32_t depth;
-    uint64_t base_sig; /* what the base set of this walk covers: tokens of these groups with at most base_n characters */
+    by_gv_sig base_dead; /* groups that are refused wherever the base set holds */
+    by_gv_sig base_sig; /* what the base set of this walk covers: tokens of these groups with at most base_n characters */
     uint32_t base_n;
     bool base_last; /* behind base_n of them no character of these groups can come */
     by_gr_term marked; /* the state whose mask is made: tokens that meet a MARK are tried on it */
 } walker;
 
-static inline void set_bit(uint32_t *bits, uint32_t id) {
-    bits[id >> 5] |= 1u << (id & 31);
-}
-
-static void or_bits(uint32_t *restrict to, const uint32_t *restrict from, uint32_t words) {
-    for (uint32_t i = 0; i < words; i++)
-        to[i] |= from[i];
-}
-
 /* ---- absorption ---- */
 
-#define SPACES (BY_GV_SPACES - BY_GV_MULTI)
-
-static bool loops(by_gr *g, by_gr_term t, const by_gr_utf8_seq *s, unsigned d, by_gr_term self) {
+/* Where a usual character beyond ASCII leads, for states that take hardly any other. */
+static by_gr_term target_beyond_ascii(by_gr *g, by_gr_term t) {
+    static const char *const samples[] = {"\xe4\xb8\x80", "\xd0\xb0", "\xc3\xa9", "\xe3\x81\x82", "\xea\xb0\x80"};
     const by_gr_row *row = by_gr_row_of(g, t);
-    unsigned at = s->lo[d];
-    for (unsigned i = 0; i < row->n && at <= s->hi[d]; i++) {
-        if (row->r[i].hi < at) continue;
-        if (row->r[i].lo > at) return false;
-        if (d + 1 == s->n ? row->r[i].to != self : !loops(g, row->r[i].to, s, d + 1, self)) return false;
-        at = row->r[i].hi + 1u;
-    }
-    return at > s->hi[d];
+    by_gr_term to = BY_GR_NEVER;
+    if (row->n == 0 || row->r[row->n - 1].hi < 0xc2) return to;
+    for (unsigned i = 0; i < sizeof samples / sizeof samples[0] && to == BY_GR_NEVER; i++)
+        to = by_gr_next_bytes(g, t, by_str_z(samples[i]));
+    return to;
 }
-
-static const struct {
-    unsigned group;
-    by_gr_utf8_seq s;
-} multi[] = {
-    {0, {2, {0xc2, 0x80}, {0xc2, 0x9f}}},
-    {0, {2, {0xc2, 0xa1}, {0xc2, 0xbf}}},
-    {SPACES, {2, {0xc2, 0xa0}, {0xc2, 0xa0}}},
-    {1, {2, {0xc3, 0x80}, {0xdf, 0xbf}}},
-    {2, {3, {0xe0, 0xa0, 0x80}, {0xe0, 0xbf, 0xbf}}},
-    {2, {3, {0xe1, 0x80, 0x80}, {0xe1, 0x99, 0xbf}}},
-    {2, {3, {0xe1, 0x9a, 0x81}, {0xe1, 0x9a, 0xbf}}},
-    {2, {3, {0xe1, 0x9b, 0x80}, {0xe1, 0xbf, 0xbf}}},
-    {SPACES, {3, {0xe1, 0x9a, 0x80}, {0xe1, 0x9a, 0x80}}},
-    {3, {3, {0xe2, 0x80, 0x8b}, {0xe2, 0x80, 0xa7}}},
-    {3, {3, {0xe2, 0x80, 0xaa}, {0xe2, 0x80, 0xae}}},
-    {3, {3, {0xe2, 0x80, 0xb0}, {0xe2, 0x80, 0xbf}}},
-    {3, {3, {0xe2, 0x81, 0x80}, {0xe2, 0x81, 0x9e}}},
-    {3, {3, {0xe2, 0x81, 0xa0}, {0xe2, 0x81, 0xbf}}},
-    {3, {3, {0xe2, 0x82, 0x80}, {0xe2, 0xbf, 0xbf}}},
-    {SPACES, {3, {0xe2, 0x80, 0x80}, {0xe2, 0x80, 0x8a}}},
-    {SPACES, {3, {0xe2, 0x80, 0xa8}, {0xe2, 0x80, 0xa9}}},
-    {SPACES, {3, {0xe2, 0x80, 0xaf}, {0xe2, 0x80, 0xaf}}},
-    {SPACES, {3, {0xe2, 0x81, 0x9f}, {0xe2, 0x81, 0x9f}}},
-    {4, {3, {0xe3, 0x80, 0x81}, {0xe3, 0x80, 0xbf}}},
-    {4, {3, {0xe3, 0x81, 0x80}, {0xe3, 0xbf, 0xbf}}},
-    {SPACES, {3, {0xe3, 0x80, 0x80}, {0xe3, 0x80, 0x80}}},
-    {5, {3, {0xe4, 0x80, 0x80}, {0xe9, 0xbf, 0xbf}}},
-    {6, {3, {0xea, 0x80, 0x80}, {0xec, 0xbf, 0xbf}}},
-    {6, {3, {0xed, 0x80, 0x80}, {0xed, 0x9f, 0xbf}}},
-    {7, {3, {0xee, 0x80, 0x80}, {0xee, 0xbf, 0xbf}}},
-    {7, {3, {0xef, 0x80, 0x80}, {0xef, 0xba, 0xbf}}},
-    {7, {3, {0xef, 0xbb, 0x80}, {0xef, 0xbb, 0xbe}}},
-    {7, {3, {0xef, 0xbc, 0x80}, {0xef, 0xbf, 0xbf}}},
-    {SPACES, {3, {0xef, 0xbb, 0xbf}, {0xef, 0xbb, 0xbf}}},
-    {8, {4, {0xf0, 0x90, 0x80, 0x80}, {0xf0, 0xbf, 0xbf, 0xbf}}},
-    {8, {4, {0xf1, 0x80, 0x80, 0x80}, {0xf3, 0xbf, 0xbf, 0xbf}}},
-    {8, {4, {0xf4, 0x80, 0x80, 0x80}, {0xf4, 0x8f, 0xbf, 0xbf}}},
-};
 
 /* Where most ASCII bytes lead from t: t itself when it is among the targets, NEVER when no target is common. */
 static by_gr_term common_target(by_gr *g, by_gr_term t) {
@@ -106,27 +56,92 @@ static by_gr_term common_target(by_gr *g, by_gr_term t) {
             if (row->r[k].to == row->r[i].to) n += row->r[k].hi - row->r[k].lo + 1u;
         if (n > most) most = n, best = row->r[i].to;
     }
-    return best;
+    return best == BY_GR_NEVER ? target_beyond_ascii(g, t) : best;
 }
 
-#define ALL_MULTI (((1ull << (BY_GV_N_MULTI + 1)) - 1) << BY_GV_MULTI) /* with the spaces */
+#define ALL_MULTI ((((by_gv_sig)1 << BY_GV_N_MULTI) - 1) << BY_GV_MULTI)
 
-/* Multi-byte groups all of whose characters lead from t to `to`. */
-static uint64_t multi_step(by_gr *g, by_gr_term t, by_gr_term to) {
-    uint64_t yes = 0, no = 0;
-    for (unsigned i = 0; i < sizeof multi / sizeof multi[0]; i++) {
-        uint64_t bit = 1ull << (BY_GV_MULTI + multi[i].group);
-        if (no & bit) continue;
-        if (loops(g, t, &multi[i].s, 0, to))
-            yes |= bit;
-        else
-            no |= bit;
+/* Looks for characters beyond ASCII that do not lead from a state to `to`. */
+typedef struct {
+    by_gr *g;
+    by_gr_term to;
+    uint32_t no;           /* groups that have one */
+    by_gr_term full[4];    /* by continuation bytes that are missing: a state from which all lead there */
+} finder;
+
+static bool is_full(finder *f, by_gr_term t, unsigned need) {
+    if (need == 0) return t == f->to;
+    if (t == BY_GR_NEVER) return false;
+    if (f->full[need] == t) return true;
+    const by_gr_row *row = by_gr_row_of(f->g, t);
+    unsigned at = 0x80;
+    for (unsigned i = 0; i < row->n && at <= 0xbf; i++) {
+        if (row->r[i].hi < at) continue;
+        if (row->r[i].lo > at || !is_full(f, row->r[i].to, need - 1)) return false;
+        at = row->r[i].hi + 1u;
     }
-    return yes & ~no;
+    if (at > 0xbf) f->full[need] = t;
+    return at > 0xbf;
+}
+
+static void find_misses(finder *f, by_gr_term t, unsigned need, uint32_t cp, unsigned lo, unsigned hi);
+
+/* The bytes lo..hi, `need` more behind each, go to state t; cp: the bits before them. */
+static void find_in_range(finder *f, by_gr_term t, unsigned need, uint32_t cp, unsigned lo, unsigned hi) {
+    const by_grammar_vocab *v = f->g->vocab;
+    uint32_t first = cp << 6 | (lo & 0x3f), last = cp << 6 | (hi & 0x3f);
+    if (is_full(f, t, need)) return;
+    if (need == 0 && last - first < 63) {
+        for (uint32_t c = first; c <= last; c++)
+            f->no |= 1u << (v->group_of[c] - BY_GV_MULTI);
+    } else if (t == BY_GR_NEVER || need == 0)
+        f->no |= by_gv_groups_in(v, first << 6 * need, ((last + 1) << 6 * need) - 1);
+    else
+        for (uint32_t c = first; c <= last; c++)
+            find_misses(f, t, need - 1, c, 0x80, 0xbf);
+}
+
+/* The bytes lo..hi come in state t, `need` more behind each. */
+static void find_misses(finder *f, by_gr_term t, unsigned need, uint32_t cp, unsigned lo, unsigned hi) {
+    if (need == 0 && !(f->g->vocab->block_groups[cp] & ~f->no)) return; /* nothing new can be found */
+    const by_gr_row *row = by_gr_row_of(f->g, t);
+    unsigned at = lo;
+    for (unsigned i = 0; i < row->n && at <= hi; i++) {
+        unsigned from = row->r[i].lo, to = row->r[i].hi;
+        if (to < at || from > hi) continue;
+        if (from > at) find_in_range(f, BY_GR_NEVER, need, cp, at, from - 1);
+        from = from > at ? from : at;
+        to = to < hi ? to : hi;
+        find_in_range(f, row->r[i].to, need, cp, from, to);
+        at = to + 1;
+    }
+    if (at <= hi) find_in_range(f, BY_GR_NEVER, need, cp, at, hi);
+}
+
+/* Groups beyond ASCII all of whose characters lead from t to `to`. */
+static by_gv_sig multi_step(by_gr *g, by_gr_term t, by_gr_term to) {
+    static const struct {
+        uint8_t lead_lo, lead_hi, need, lo, hi; /* leads whose second byte has one range */
+    } rows[] = {{0xc2, 0xdf, 1, 0x80, 0xbf}, {0xe0, 0xe0, 2, 0xa0, 0xbf}, {0xe1, 0xec, 2, 0x80, 0xbf}, {0xed, 0xed, 2, 0x80, 0x9f},
+                {0xee, 0xef, 2, 0x80, 0xbf}, {0xf0, 0xf0, 3, 0x90, 0xbf}, {0xf1, 0xf3, 3, 0x80, 0xbf}, {0xf4, 0xf4, 3, 0x80, 0x8f}};
+    const uint32_t all = (1u << BY_GV_N_MULTI) - 1;
+    finder f = {.g = g, .to = to};
+    const by_gr_row *row = by_gr_row_of(g, t);
+    if (row->n == 0 || row->r[row->n - 1].hi < 0xc2) return 0;
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0] && f.no != all; i++)
+        for (unsigned b = rows[i].lead_lo; b <= rows[i].lead_hi; b++) {
+            by_gr_term s = by_gr_row_get(row, b);
+            uint32_t cp = b & (0x3fu >> rows[i].need), first = cp << 6 | (rows[i].lo & 0x3fu), last = cp << 6 | (rows[i].hi & 0x3fu);
+            unsigned shift = 6 * (rows[i].need - 1u);
+            if (s == BY_GR_NEVER) f.no |= by_gv_groups_in(g->vocab, first << shift, ((last + 1) << shift) - 1);
+            else if (rows[i].lo > 0x80 || rows[i].hi < 0xbf || !is_full(&f, s, rows[i].need))
+                find_misses(&f, s, rows[i].need - 1u, cp, rows[i].lo, rows[i].hi);
+        }
+    return (by_gv_sig)(all & ~f.no) << BY_GV_MULTI;
 }
 
 /* The same for a set of single characters, remembered: counted sets come again in every state of a run. */
-static uint64_t set_multi(by_gr *g, by_gr_term set) {
+static by_gv_sig set_multi(by_gr *g, by_gr_term set) {
     unsigned k = (set ^ set >> 6) & (BY_GR_SET_SLOTS - 1);
     if (g->set_of[k] != set) {
         g->set_multi[k] = multi_step(g, set, BY_GR_EPS);
@@ -137,9 +152,9 @@ static uint64_t set_multi(by_gr *g, by_gr_term set) {
 
 /* Multi-byte groups whose characters lead a text language to where the byte b leads it, by its form alone: rows of all the states
  * inside the characters are not made. False: its form does not say. */
-static bool like_byte(by_gr *g, by_gr_term t, uint8_t b, uint64_t *groups) {
+static bool like_byte(by_gr *g, by_gr_term t, uint8_t b, by_gv_sig *groups) {
     by_gr_node n = g->nodes[t];
-    uint64_t x;
+    by_gv_sig x;
     *groups = ALL_MULTI;
     if (t == BY_GR_ANYTEXT) return true;
     switch (n.kind) {
@@ -163,26 +178,29 @@ static bool like_byte(by_gr *g, by_gr_term t, uint8_t b, uint64_t *groups) {
     }
 }
 
-/* Byte groups all of whose characters lead from t to `to`. */
-static uint64_t step_sig(by_gr *g, by_gr_term t, by_gr_term to) {
-    const uint8_t *group = g->vocab->group;
-    const by_gr_row *row = by_gr_row_of(g, t);
-    uint64_t yes = 0, no = 0;
-    unsigned at = 0;
-    for (unsigned i = 0; i < row->n; i++) {
-        for (; at < row->r[i].lo && at < 128; at++)
-            no |= 1ull << group[at];
-        for (; at <= row->r[i].hi && at < 128; at++) {
-            if (row->r[i].to == to)
-                yes |= 1ull << group[at];
-            else
-                no |= 1ull << group[at];
-        }
+/* Groups of ASCII whose characters lead from a state to `to`. */
+static by_gv_sig ascii_step(const by_gr_row *row, by_gr_term to) {
+    by_gv_sig yes = 0;
+    uint32_t low = 0; /* bytes below the blank */
+    for (unsigned i = 0; i < row->n && row->r[i].lo < 0x80; i++) {
+        unsigned lo = row->r[i].lo, hi = row->r[i].hi < 0x7f ? row->r[i].hi : 0x7f;
+        if (row->r[i].to != to) continue;
+        for (; lo <= hi && lo < 0x20; lo++)
+            low |= 1u << lo;
+        if (hi == 0x7f) yes |= (by_gv_sig)1 << by_gv_group(0x7f), hi--;
+        if (lo <= hi) yes |= (((by_gv_sig)1 << (hi - lo + 1)) - 1) << (lo - 0x20);
     }
-    for (; at < 128; at++)
-        no |= 1ull << group[at];
-    uint64_t some = yes & ~no, above;
-    if (!some) return 0;
+    if (!low) return yes;
+    for (unsigned b = 9; b < 14; b += b == 9 ? 1 : 3) /* tab, line feed, carriage return */
+        if (low >> b & 1) yes |= (by_gv_sig)1 << by_gv_group(b);
+    return (low | 0x2600) == UINT32_MAX ? yes | (by_gv_sig)1 << by_gv_group(0) : yes;
+}
+
+/* Groups all of whose characters lead from t to `to`. */
+static by_gv_sig step_sig(by_gr *g, by_gr_term t, by_gr_term to) {
+    const by_gr_row *row = by_gr_row_of(g, t);
+    by_gv_sig some = ascii_step(row, to), above;
+    if (!some) return multi_step(g, t, to);
     uint8_t b = 0x20;
     while (b < 0x7f && by_gr_row_get(row, b) != to) b++;
     by_gr_node n = g->nodes[t];
@@ -191,17 +209,20 @@ static uint64_t step_sig(by_gr *g, by_gr_term t, by_gr_term to) {
 }
 
 typedef struct {
-    uint64_t sig; /* any n characters of these groups are taken, and more can follow */
+    by_gv_sig sig; /* any n characters of these groups are taken, and more can follow */
     uint32_t n;   /* FOREVER: any number */
     bool ended;   /* no longer run exists */
     bool last;    /* behind the n characters no other of these groups can come */
+    by_gv_sig dead; /* groups that are refused in front of each of the n characters, and with `last` behind them */
 } run;
 #define FOREVER 255u
 
-static run find_run(walker *w, by_gr_term t, uint32_t want);
+static run find_run(by_gr *g, by_gr_term t, uint32_t want, bool inner);
+
+static int count(by_gv_sig s) { return __builtin_popcountll((uint64_t)s) + __builtin_popcountll((uint64_t)(s >> 64)); }
 
 /* Can no character of the groups come in state t? */
-static bool refuses(by_gr *g, by_gr_term t, uint64_t sig) {
+static bool refuses(by_gr *g, by_gr_term t, by_gv_sig sig) {
     const by_gr_row *row = by_gr_row_of(g, t);
     for (unsigned i = 0; i < row->n; i++)
         for (unsigned b = row->r[i].lo; b <= row->r[i].hi; b++)
@@ -209,45 +230,72 @@ static bool refuses(by_gr *g, by_gr_term t, uint64_t sig) {
     return true;
 }
 
-/* A state that counts goes on to another one for every character of a group; the run is as long as that repeats. */
-static run follow(walker *w, by_gr_term t, uint32_t want) {
-    by_gr *g = w->g;
+/* Groups none of whose characters can come in state t. */
+static by_gv_sig dead_groups(by_gr *g, by_gr_term t) {
+    const by_gr_row *row = by_gr_row_of(g, t);
+    by_gv_sig live = 0;
+    for (unsigned i = 0; i < row->n && row->r[i].lo < 0x80; i++) {
+        unsigned lo = row->r[i].lo, hi = row->r[i].hi < 0x7f ? row->r[i].hi : 0x7f;
+        for (; lo <= hi && lo < 0x20; lo++)
+            live |= (by_gv_sig)1 << by_gv_group(lo);
+        if (hi == 0x7f) live |= (by_gv_sig)1 << by_gv_group(0x7f), hi--;
+        if (lo <= hi) live |= (((by_gv_sig)1 << (hi - lo + 1)) - 1) << (lo - 0x20);
+    }
+    if (row->n && row->r[row->n - 1].hi >= 0x80) live |= ALL_MULTI;
+    return ~live & ~BY_GV_BAD;
+}
+
+/* A state that counts goes on to another one for every character of a group; the run is as long as that repeats. inner: something
+ * follows t, or the places where t may end are looked for: the run ends before the first of them. */
+static run follow(by_gr *g, by_gr_term t, uint32_t want, bool inner) {
     const run none = {.ended = true};
     by_gr_term to = common_target(g, t);
-    if (to == t) return (run){step_sig(g, t, t), FOREVER, true, false};
-    if (to <= BY_GR_EPS || g->nodes[to].flags & BY_GR_F_UNIQ || by_gr_nullable(g, to)) return none;
+    if (to == t) return (run){step_sig(g, t, t), FOREVER, true, false, dead_groups(g, t)};
+    if (to == BY_GR_NEVER || g->nodes[to].flags & BY_GR_F_UNIQ || (inner && by_gr_nullable(g, to))) return none;
     if (g->nodes[to].kind == BY_GR_K_MARK || g->nodes[to].kind == BY_GR_K_CLOSE) return none;
-    uint64_t sig = step_sig(g, t, to);
+    by_gv_sig sig = step_sig(g, t, to);
     if (!sig) return none;
-    if (want <= 1) return (run){sig, 1, false, false};
-    run rest = find_run(w, to, want - 1);
-    uint64_t both = sig & rest.sig;
-    if (!rest.n || __builtin_popcountll(both) * 2 < __builtin_popcountll(sig)) return (run){sig, 1, true, refuses(g, to, sig)};
-    return (run){both, rest.n == FOREVER ? FOREVER : rest.n + 1, rest.ended, rest.last};
+    by_gv_sig dead = dead_groups(g, t);
+    if (to == BY_GR_EPS) return (run){sig, 1, true, true, dead};
+    if (want <= 1) return (run){sig, 1, false, false, dead};
+    run rest = find_run(g, to, want - 1, inner);
+    by_gv_sig both = sig & rest.sig;
+    if (!rest.n || count(both) * 2 < count(sig)) {
+        bool last = refuses(g, to, sig);
+        return (run){sig, 1, true, last, last ? dead & dead_groups(g, to) : dead};
+    }
+    return (run){both, rest.n == FOREVER ? FOREVER : rest.n + 1, rest.ended, rest.last, dead & rest.dead};
+}
+
+/* Is the run of a state known? */
+static bool knows_run(const by_gr *g, by_gr_term t, bool inner) {
+    if (g->nodes[t].kind == BY_GR_K_SEQ && !by_gr_nullable(g, g->nodes[t].a)) t = g->nodes[t].a, inner = true;
+    return g->absorb_of[(t ^ t >> 9 ^ inner) & (BY_GR_ABSORB_SLOTS - 1)] == (t << 1 | inner);
 }
 
 /* The run of a state, remembered; at least `want` characters are looked at. A sequence whose head cannot be empty runs as its head
  * does. */
-static run find_run(walker *w, by_gr_term t, uint32_t want) {
-    by_gr *g = w->g;
-    if (g->nodes[t].kind == BY_GR_K_SEQ && !by_gr_nullable(g, g->nodes[t].a)) t = g->nodes[t].a;
-    unsigned k = (t ^ t >> 9) & (BY_GR_ABSORB_SLOTS - 1);
-    if (g->absorb_of[k] != t || (!g->absorb_ended[k] && g->absorb_n[k] < want)) {
-        run r = follow(w, t, want);
-        g->absorb_of[k] = t;
+static run find_run(by_gr *g, by_gr_term t, uint32_t want, bool inner) {
+    if (g->nodes[t].kind == BY_GR_K_SEQ && !by_gr_nullable(g, g->nodes[t].a)) t = g->nodes[t].a, inner = true;
+    unsigned k = (t ^ t >> 9 ^ inner) & (BY_GR_ABSORB_SLOTS - 1);
+    uint32_t key = t << 1 | inner;
+    if (g->absorb_of[k] != key || (!g->absorb_ended[k] && g->absorb_n[k] < want)) {
+        run r = follow(g, t, want, inner);
+        g->absorb_of[k] = key;
         g->absorb_sig[k] = r.sig;
         g->absorb_n[k] = (uint8_t)r.n;
         g->absorb_ended[k] = r.ended;
         g->absorb_last[k] = r.last;
+        g->absorb_dead[k] = r.dead;
     }
-    return (run){g->absorb_sig[k], g->absorb_n[k], g->absorb_ended[k], g->absorb_last[k]};
+    return (run){g->absorb_sig[k], g->absorb_n[k], g->absorb_ended[k], g->absorb_last[k], g->absorb_dead[k]};
 }
 
 /* ---- the walk ---- */
 
 static void take_subtree(walker *w, const by_gv_node *n) {
     for (uint32_t i = n->tok_lo; i < n->tok_hi; i++)
-        set_bit(w->bits, w->v->order[i]);
+        by_gr_tokens_add(w->out, w->v->order[i]);
 }
 
 /* A state in which an item of a list of distinct ones has just ended: goes on only where its value is new. */
@@ -267,35 +315,38 @@ static by_gr_term resolve(walker *w, const by_gv_node *n, by_gr_term t) {
     return t;
 }
 
-/* Does a byte belong to a character that the base set covers? Behind the first byte of one that does, all do. */
-static bool in_base(const walker *w, uint8_t b) {
-    static const uint8_t with_spaces[] = {0xc2, 0xe1, 0xe2, 0xe3, 0xef};
-    if (b < 0x80) return w->base_sig >> w->v->group[b] & 1;
-    if (b < 0xc0) return true;
-    if (b < 0xc2 || b > 0xf4 || !(w->base_sig >> by_gv_multi_group(b) & 1)) return false;
-    if (w->base_sig >> BY_GV_SPACES & 1) return true;
-    for (unsigned i = 0; i < sizeof with_spaces; i++)
-        if (b == with_spaces[i]) return false;
-    return true;
+/* Where the children of some bytes lead, and what is known of that state. */
+typedef struct {
+    by_gr_term t;
+    bool nullable; /* heads: every child is an exit */
+    bool is_mark;  /* the token must be tried */
+    bool has_run;  /* run is known */
+    run run;
+} target;
+
+static target target_of(walker *w, by_gr_term t) {
+    return (target){.t = t, .nullable = w->record && by_gr_nullable(w->g, t), .is_mark = w->g->nodes[t].kind == BY_GR_K_MARK};
 }
 
-/* One child reached in state t. */
-static inline void visit(walker *w, uint32_t child, by_gr_term t, bool pure) {
+/* One child reached in a state that is not among distinct items (resolve). */
+static inline void visit(walker *w, uint32_t child, target *to, bool pure) {
     const by_gv_node *n = &w->v->nodes[child];
-    if (w->g->nodes[t].flags & BY_GR_F_UNIQ && (t = resolve(w, n, t)) == BY_GR_NEVER) return;
-    if (n->tok && (w->g->nodes[t].kind != BY_GR_K_MARK || by_gr_step_bytes(w->g, w->marked, w->v->bytes[n->tok - 1])))
-        set_bit(w->bits, n->tok - 1);
-    bool nullable = w->record && by_gr_nullable(w->g, t);
-    if (nullable) by_gr_vec_push(w->g, &w->exits, child);
-    if (n->n_child == 0 || t == BY_GR_EPS) return;
-    if (pure) { /* a byte that loops although its group as a whole does not is not in the base set */
-        uint8_t b = w->v->byte[child];
-        pure = n->chars <= w->base_n && in_base(w, b);
-    }
-    if (!nullable && !(n->sig & BY_GV_BAD) && w->g->nodes[t].kind != BY_GR_K_MARK) {
-        if (pure && !(n->sig & ~w->base_sig) && (w->base_n == FOREVER || w->base_last || n->chars + n->below <= w->base_n)) return;
-        run r = find_run(w, t, n->below < BY_GV_FIT_MAX ? n->below : BY_GV_FIT_MAX);
-        if (r.sig && !(n->sig & ~r.sig) && (r.n == FOREVER || n->below <= r.n)) {
+    if (n->tok && (!to->is_mark || by_gr_step_bytes(w->g, w->marked, w->v->bytes[n->tok - 1])))
+        by_gr_tokens_add(w->out, n->tok - 1);
+    if (to->nullable) by_gr_vec_push(w->g, &w->exits, child);
+    if (n->n_child == 0 || to->t == BY_GR_EPS) return;
+    if (pure) /* a character that loops although its group as a whole does not is not in the base set */
+        pure = n->chars <= w->base_n && (n->group == BY_GV_INSIDE || w->base_sig >> n->group & 1);
+    by_gv_sig sig = w->v->node_sig[child];
+    if (!to->nullable && !to->is_mark && !(sig & BY_GV_BAD)) {
+        if (pure && !(sig & ~(w->base_sig | w->base_dead)) && (w->base_n == FOREVER || w->base_last || n->chars + n->below <= w->base_n)) return;
+        /* a run makes states; a small subtree makes fewer */
+        bool worth = n->tok_hi - n->tok_lo >= WORTH_A_RUN || (!to->has_run && knows_run(w->g, to->t, w->record));
+        if (worth && (!to->has_run || (!to->run.ended && to->run.n < n->below && to->run.n < BY_GV_FIT_MAX))) {
+            to->run = find_run(w->g, to->t, n->below < BY_GV_FIT_MAX ? n->below : BY_GV_FIT_MAX, w->record);
+            to->has_run = true;
+        }
+        if (to->has_run && to->run.sig && !(sig & ~to->run.sig) && (to->run.n == FOREVER || n->below <= to->run.n)) {
             take_subtree(w, n);
             return;
         }
@@ -304,7 +355,7 @@ static inline void visit(walker *w, uint32_t child, by_gr_term t, bool pure) {
         &w->v->nodes[n->first]); /* the trie is larger than the caches; the stack is last in, first out */
     __builtin_prefetch(&w->v->byte[n->first]);
     w->stack.v[w->stack.n] = child | (pure ? PURE : 0); /* walk() made room for all children */
-    w->stack.v[w->stack.n + 1] = t;
+    w->stack.v[w->stack.n + 1] = to->t;
     w->stack.n += 2;
 }
 
@@ -319,6 +370,26 @@ static uint32_t lower_bound(const uint8_t *byte, uint32_t lo, uint32_t hi, uint8
     return lo;
 }
 
+/* The children of c..end whose bytes are in a range; returns the first one behind them. */
+static uint32_t visit_range(walker *w, uint32_t c, uint32_t end, const by_gr_range *r, bool pure) {
+    const by_grammar_vocab *v = w->v;
+    if (v->byte[c] < r->lo && end - c > 8) c = lower_bound(v->byte, c, end, r->lo);
+    while (c < end && v->byte[c] < r->lo)
+        c++;
+    if (c == end || v->byte[c] > r->hi) return c;
+    if (w->g->nodes[r->to].flags & BY_GR_F_UNIQ) {
+        for (; c < end && v->byte[c] <= r->hi; c++) {
+            target one = target_of(w, resolve(w, &v->nodes[c], r->to));
+            if (one.t != BY_GR_NEVER) visit(w, c, &one, pure);
+        }
+        return c;
+    }
+    target to = target_of(w, r->to);
+    for (; c < end && v->byte[c] <= r->hi; c++)
+        visit(w, c, &to, pure);
+    return c;
+}
+
 /* Sets the tokens below node that state t takes. pure: bytes absorbed by t are covered already. */
 static void walk(walker *w, uint32_t node, by_gr_term t, bool pure) {
     by_gr *g = w->g;
@@ -329,21 +400,13 @@ static void walk(walker *w, uint32_t node, by_gr_term t, bool pure) {
     while (w->stack.n > base && !by_gr_bad(g)) {
         by_gr_term s = w->stack.v[--w->stack.n];
         uint32_t at = w->stack.v[--w->stack.n];
-        bool is_pure = at & PURE;
         const by_gv_node *n = &v->nodes[at & ~PURE];
         const by_gr_row *row = by_gr_row_of(g, s);
         uint32_t c = n->first, end = c + n->n_child;
         if (n->n_child == 0 || row->n == 0) continue;
         if (!by_gr_grow(g, &w->stack.v, w->stack.n + 2u * n->n_child, &w->stack.cap, sizeof *w->stack.v)) break;
-        for (unsigned i = 0; i < row->n && c < end; i++) {
-            uint8_t lo = row->r[i].lo, hi = row->r[i].hi;
-            by_gr_term to = row->r[i].to;
-            if (v->byte[c] < lo) c = end - c > 8 ? lower_bound(v->byte, c, end, lo) : c;
-            while (c < end && v->byte[c] < lo)
-                c++;
-            for (; c < end && v->byte[c] <= hi; c++)
-                visit(w, c, to, is_pure);
-        }
+        for (unsigned i = 0; i < row->n && c < end; i++)
+            c = visit_range(w, c, end, &row->r[i], at & PURE);
     }
     w->stack.n = base;
 }
@@ -352,20 +415,16 @@ static void or_mask(walker *w, by_gr_term t);
 
 static void walk_root(walker *w, by_gr_term t) {
     run r = {0};
-    if (!w->record || !by_gr_nullable(w->g, t)) r = find_run(w, t, BY_GV_FIT_MAX);
+    if (!w->record || !by_gr_nullable(w->g, t)) r = find_run(w->g, t, BY_GV_FIT_MAX, w->record);
     bool no_memory = false;
-    const uint32_t *base = r.sig && r.n >= RUN_MIN ? by_gv_base(w->v, r.sig, &no_memory) : NULL;
+    if (by_gr_bad(w->g)) return;
+    const uint32_t *base = r.sig && r.n >= RUN_MIN ? by_gv_base(w->v, r.sig, r.n == FOREVER ? BY_GV_ANY_LENGTH : r.n, &no_memory) : NULL;
     if (no_memory) by_gr_fail(w->g, BY_ENOMEM, "grammar: out of memory");
     w->base_sig = r.sig;
+    w->base_dead = r.dead;
     w->base_n = r.n == FOREVER || r.n < BY_GV_FIT_MAX ? r.n : BY_GV_FIT_MAX;
     w->base_last = r.last && r.n <= BY_GV_FIT_MAX;
-    if (base && r.n == FOREVER) {
-        or_bits(w->bits, base, w->v->words);
-    } else if (base) {
-        const uint32_t *fit = w->v->fit[w->base_n];
-        for (uint32_t i = 0; i < w->v->words; i++)
-            w->bits[i] |= base[i] & fit[i];
-    }
+    if (base) by_gr_tokens_add_set(w->out, base);
     walk(w, 0, t, base != NULL);
 }
 
@@ -386,19 +445,10 @@ static by_gr_mask **slot(by_gr *g, by_gr_mask ***table, by_gr_term t) {
     return &(*table)[t];
 }
 
-static void mask_free(by_gr_mask *m) {
-    if (!m) return;
-    if (!m->borrowed) by_free(m->bits);
-    by_free(m->ids);
-    by_free(m->exits);
-    by_free(m->open);
-    by_free(m);
-}
-
 void by_gr_masks_flush(by_gr *g) {
     for (uint32_t i = 0; i < g->masks_cap; i++) {
-        mask_free(g->masks[i]);
-        mask_free(g->heads[i]);
+        by_gr_mask_free(g->masks[i]);
+        by_gr_mask_free(g->heads[i]);
     }
     by_free(g->masks);
     by_free(g->heads);
@@ -456,8 +506,8 @@ static by_gr_mask *head_plain(by_gr *g, by_gr_term t, const uint32_t *bits, uint
         exits[m->n_exits++] = e->node;
         open[i >> 6] |= 1ull << (i & 63);
     }
-    m->bits = (uint32_t *)(uintptr_t)bits;
-    m->borrowed = true;
+    m->base[0] = bits;
+    m->n_base = 1;
     m->exits = exits;
     m->open = open;
     m->bytes = sizeof *m + (size_t)v->n_exits * 5;
@@ -466,25 +516,17 @@ static by_gr_mask *head_plain(by_gr *g, by_gr_term t, const uint32_t *bits, uint
 
 static by_gr_mask *head_walked(walker *w, by_gr_term t) {
     by_gr *g = w->g;
-    by_gr_mask *m = by_alloc_zero(BY_MEM_GRAMMAR, sizeof *m);
-    uint32_t *bits = by_alloc_zero(BY_MEM_GRAMMAR, (size_t)w->v->words * 4);
-    if (!m || !bits) {
-        by_free(m);
-        by_free(bits);
-        by_gr_fail(g, BY_ENOMEM, "grammar: out of memory");
+    walker in = {.g = g, .v = w->v, .out = by_gr_tokens_begin(g, 1), .record = true, .marked = w->marked};
+    if (in.out) walk_root(&in, t);
+    by_gr_vec_free(&in.stack);
+    by_gr_mask *m = by_gr_bad(g) ? NULL : by_gr_tokens_keep(g, in.out);
+    if (!m) {
+        by_gr_vec_free(&in.exits);
         return NULL;
     }
-    walker in = {.g = g, .v = w->v, .bits = bits, .record = true, .marked = w->marked};
-    walk_root(&in, t);
-    by_gr_vec_free(&in.stack);
-    m->bits = bits;
     m->exits = in.exits.v;
     m->n_exits = in.exits.n;
-    m->bytes = sizeof *m + (size_t)w->v->words * 4 + (size_t)in.exits.cap * 4;
-    if (by_gr_bad(g)) {
-        mask_free(m);
-        return NULL;
-    }
+    m->bytes += (size_t)in.exits.cap * 4;
     return m;
 }
 
@@ -499,7 +541,7 @@ static const by_gr_mask *head_of(walker *w, by_gr_term t) {
     by_gr_mask *m =
         plain_string(g, t, &bits, &min, &max, &any) ? head_plain(g, t, bits, min, max, any) : head_walked(w, t);
     s = slot(g, &g->heads, t); /* the tables may have moved */
-    if (!m || !s) return mask_free(m), NULL;
+    if (!m || !s) return by_gr_mask_free(m), NULL;
     g->mask_bytes += m->bytes;
     return *s = m;
 }
@@ -520,7 +562,7 @@ static void or_tails(walker *w, const by_gr_mask *m, by_gr_term tail) {
         by_gr_term s = w->stack.v[--w->stack.n];
         const by_gv_tail *n = &v->tails[w->stack.v[--w->stack.n]];
         for (uint32_t i = n->item_lo; i < n->item_hi; i++)
-            if (m->open[v->items[i].exit >> 6] >> (v->items[i].exit & 63) & 1) set_bit(w->bits, v->items[i].tok);
+            if (m->open[v->items[i].exit >> 6] >> (v->items[i].exit & 63) & 1) by_gr_tokens_add(w->out, v->items[i].tok);
         if (n->n_child == 0) continue;
         const by_gr_row *row = by_gr_row_of(g, s);
         const by_gv_tail *c = &v->tails[n->first], *end = c + n->n_child;
@@ -539,15 +581,14 @@ static void or_tails(walker *w, const by_gr_mask *m, by_gr_term tail) {
 static void or_head(walker *w, by_gr_term head, by_gr_term tail) {
     const by_gr_mask *m = head_of(w, head);
     if (!m) return;
-    bool plain = m->borrowed;
-    or_bits(w->bits, m->bits, w->v->words);
+    by_gr_tokens_add_mask(w->out, m);
     if (m->open && !w->record && !(w->g->nodes[w->marked].flags & BY_GR_F_UNIQ)) {
         or_tails(w, m, tail);
         return;
     }
     for (uint32_t i = 0; i < m->n_exits && !by_gr_bad(w->g); i++) {
         const by_gv_node *n = &w->v->nodes[m->exits[i]];
-        if (plain && n->tok) set_bit(w->bits, n->tok - 1);
+        if (m->open && n->tok) by_gr_tokens_add(w->out, n->tok - 1);
         if (n->n_child) walk(w, m->exits[i], tail, false);
     }
 }
@@ -564,12 +605,12 @@ static bool or_covering(walker *w, by_gr_node h, by_gr_term rest) {
              by_gr_vec_push(g, &texts, j.a);
     }
     ok = ok && by_gr_always_live(g, by_gr_alt(g, texts.v, texts.n));
-    if (ok) or_bits(w->bits, w->v->body_plain, w->v->words);
+    if (ok) by_gr_tokens_add_set(w->out, w->v->body_plain);
     for (uint32_t i = 0; i < h.x && ok && !by_gr_bad(g); i++) {
         by_gr_node m = g->nodes[g->lists.v[h.a + i]];
         by_gr_mask *exits = head_plain(g, m.a, w->v->body_plain, 0, BY_GR_INF, true);
         if (exits) or_tails(w, exits, by_gr_seq(g, m.b, rest));
-        mask_free(exits);
+        by_gr_mask_free(exits);
     }
     by_gr_vec_free(&texts);
     return ok;
@@ -623,82 +664,41 @@ static void or_mask(walker *w, by_gr_term t) {
     w->depth--;
 }
 
-static void or_tokens(by_gr *g, by_gr_term t, uint32_t *bits) {
+static void or_token_leaves(by_gr *g, by_gr_term t, by_gr_tokens *out) {
     const by_gr_row *row = by_gr_row_of(g, t);
     for (unsigned i = 0; i < row->n_tok; i++) {
         const by_gr_tokset *s = &g->toksets[row->tok[i].set];
         if (!s->negate) {
             for (uint32_t k = 0; k < s->n; k++)
-                if (s->ids[k] < g->vocab->n && s->ids[k] != g->vocab->eos) set_bit(bits, s->ids[k]);
+                if (s->ids[k] < g->vocab->n && s->ids[k] != g->vocab->eos) by_gr_tokens_add(out, s->ids[k]);
             continue;
         }
         for (uint32_t id = 0; id < g->vocab->n; id++)
-            if (g->vocab->bytes[id].len && by_gr_tokset_has(g, row->tok[i].set, id)) set_bit(bits, id);
+            if (g->vocab->bytes[id].len && by_gr_tokset_has(g, row->tok[i].set, id)) by_gr_tokens_add(out, id);
     }
-}
-
-/* Ids of the set bits, as many as fit. False when there are more than max. */
-static bool list_bits(const uint32_t *bits, uint32_t words, uint32_t *ids, uint32_t max, uint32_t *n) {
-    uint32_t k = 0;
-    for (uint32_t i = 0; i < words; i++)
-        for (uint32_t x = bits[i]; x; x &= x - 1) {
-            if (k == max) return false;
-            ids[k++] = i * 32 + (uint32_t)__builtin_ctz(x);
-        }
-    *n = k;
-    return true;
-}
-
-static by_gr_mask *finish(by_gr *g, by_gr_term t, uint32_t *bits) {
-    const by_grammar_vocab *v = g->vocab;
-    by_gr_mask *m = by_alloc_zero(BY_MEM_GRAMMAR, sizeof *m);
-    if (!m) return by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), NULL;
-    or_tokens(g, t, bits);
-    if (by_gr_nullable(g, t)) set_bit(bits, v->eos);
-    uint32_t ids[SPARSE_MAX];
-    m->bytes = sizeof *m;
-    if (list_bits(bits, v->words, ids, SPARSE_MAX, &m->n_ids)) {
-        m->ids = by_alloc(BY_MEM_GRAMMAR, (size_t)(m->n_ids ? m->n_ids : 1) * 4);
-        if (!m->ids) return mask_free(m), by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), NULL;
-        memcpy(m->ids, ids, (size_t)m->n_ids * 4);
-        m->bytes += (size_t)m->n_ids * 4;
-    } else {
-        m->bits = by_alloc(BY_MEM_GRAMMAR, (size_t)v->words * 4);
-        if (!m->bits) return mask_free(m), by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), NULL;
-        memcpy(m->bits, bits, (size_t)v->words * 4);
-        m->bytes += (size_t)v->words * 4;
-    }
-    return m;
 }
 
 const by_gr_mask *by_gr_mask_of(by_gr *g, by_gr_term t) {
     if (t < g->masks_cap && g->masks[t]) return g->masks[t];
     if (g->mask_bytes > MASK_BYTES_MAX) by_gr_masks_flush(g);
-    if (!g->work) g->work = by_alloc(BY_MEM_GRAMMAR, (size_t)g->vocab->words * 4);
-    if (!g->work) return by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), NULL;
-    memset(g->work, 0, (size_t)g->vocab->words * 4);
-    walker w = {.g = g, .v = g->vocab, .bits = g->work, .stack = g->walk_stack, .marked = t};
+    walker w = {.g = g, .v = g->vocab, .out = by_gr_tokens_begin(g, 0), .stack = g->walk_stack, .marked = t};
+    if (!w.out) return NULL;
     or_mask(&w, t);
     g->walk_stack = w.stack;
-    by_gr_mask *m = by_gr_bad(g) ? NULL : finish(g, t, g->work);
+    or_token_leaves(g, t, w.out);
+    if (by_gr_nullable(g, t)) by_gr_tokens_add(w.out, g->vocab->eos);
+    by_gr_mask *m = by_gr_bad(g) ? NULL : by_gr_tokens_keep(g, w.out);
     by_gr_mask **s = m ? slot(g, &g->masks, t) : NULL;
-    if (!s) return mask_free(m), NULL;
+    if (!s) return by_gr_mask_free(m), NULL;
     g->mask_bytes += m->bytes;
     return *s = m;
 }
 
-void by_gr_mask_write(const by_gr *g, const by_gr_mask *m, uint32_t *words) {
-    size_t bytes = (size_t)g->vocab->words * 4;
-    if (m->bits) {
-        memcpy(words, m->bits, bytes);
-        return;
-    }
-    memset(words, 0, bytes);
-    for (uint32_t i = 0; i < m->n_ids; i++)
-        set_bit(words, m->ids[i]);
-}
-
 /* ---- closing in time ---- */
+
+static void set_bit(uint32_t *bits, uint32_t id) {
+    bits[id >> 5] |= 1u << (id & 31);
+}
 
 void by_gr_mask_closing(by_gr *g, by_gr_term t, uint32_t room, uint32_t *words) {
     const by_grammar_vocab *v = g->vocab;

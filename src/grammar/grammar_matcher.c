@@ -13,6 +13,7 @@
 
 #define TIMEOUT_DEFAULT_US 2000000
 #define REBUILD_MAX_US     100000 /* of the first compilation and of the one that repeats it: a step waits for it */
+#define WARM_NS            1000000 /* of processor time for masks in advance; compilation itself takes about a tenth */
 #define SCHEMA_TEXT_MAX    ((size_t)4 << 20)
 #define GRAMMAR_TEXT_MAX   ((size_t)1 << 20)
 #define TRIGGER_MAX        256u
@@ -129,6 +130,30 @@ static void teardown(by_grammar *gr) {
     by_arena_init(&gr->json, BY_MEM_GRAMMAR);
 }
 
+/* Sets the error of g aside. */
+static by_status take_error(by_gr *g, by_err *err) {
+    by_status s = g->status;
+    if (err) *err = g->err;
+    g->status = BY_OK;
+    g->where[0] = 0;
+    g->depth = 0;
+    return s;
+}
+
+/* Only memory can fail here: a limit that is reached is no reason to refuse the grammar. */
+static by_status warm(by_grammar *gr, by_err *err) {
+    by_gr *g = &gr->g;
+    by_err own;
+    g->tick = 0;
+    g->deadline_ns = 0;
+    by_gr_warm(g, gr->root, WARM_NS);
+    if (!by_gr_bad(g)) return BY_OK;
+    by_status s = take_error(g, &own);
+    if (s != BY_ENOMEM) return BY_OK;
+    if (err) *err = own;
+    return s;
+}
+
 by_status by_grammar_compile(by_grammar **out, const by_grammar_vocab *vocab, by_grammar_kind kind, by_str text,
                              const by_grammar_opts *opts, by_grammar_error *where, by_err *err) {
     *out = NULL;
@@ -150,6 +175,7 @@ by_status by_grammar_compile(by_grammar **out, const by_grammar_vocab *vocab, by
     int64_t t0 = by_clock_ns();
     if (status >= 0) status = build(gr, where, err);
     gr->compile_us = (by_clock_ns() - t0) / 1000;
+    if (status >= 0) status = warm(gr, err);
     if (status < 0) {
         by_grammar_release(gr);
         return status;
@@ -207,16 +233,6 @@ struct by_matcher {
     bool close_by_budget;
     uint32_t budget;
 };
-
-/* Takes g's sticky error out. */
-static by_status take_error(by_gr *g, by_err *err) {
-    by_status s = g->status;
-    if (err) *err = g->err;
-    g->status = BY_OK;
-    g->where[0] = 0;
-    g->depth = 0;
-    return s;
-}
 
 /* A grammar whose compilation is slow is not compiled again: all sequences of a step would wait for it. */
 static by_status rebuild(by_grammar *gr, by_err *err) {

@@ -483,6 +483,41 @@ const by_gr_row *by_gr_row_key(by_gr *g, by_gr_node n) {
     return by_gr_row_make(g, out, k, NULL, 0);
 }
 
+/* The first declared key that may come, d->n when there is none. */
+static uint32_t first_key(by_gr *g, by_gr_objdef *d, state s) {
+    uint32_t i = g->opts.any_order ? 0 : s.at;
+    while (i < d->n && !may_key(g, d, s, i))
+        i++;
+    return i;
+}
+
+bool by_gr_obj_has_next(by_gr *g, by_gr_term obj) {
+    by_gr_node o = g->nodes[obj];
+    by_gr_objdef *d = g->objdefs[o.a];
+    return first_key(g, d, state_of(g, o)) < d->n;
+}
+
+int by_gr_key_hint(by_gr *g, by_gr_term key) {
+    by_gr_node n = g->nodes[key], o = g->nodes[n.a];
+    by_gr_objdef *d = g->objdefs[o.a];
+    uint32_t i = first_key(g, d, state_of(g, o)), node = 0;
+    by_buf b = {0};
+    int byte = -1;
+    if (i == d->n) return -1;
+    if (!encode_key(&b, d->keys[i])) by_gr_fail(g, BY_ENOMEM, "grammar: out of memory");
+    for (size_t k = 0; k <= b.len && byte < 0 && !b.failed; k++) {
+        if (node == n.b) byte = k < b.len ? (uint8_t)b.ptr[k] : '"';
+        if (k == b.len) break;
+        uint32_t c = g->tries[d->trie].nodes[node].child;
+        while (c && g->tries[d->trie].nodes[c].byte != (uint8_t)b.ptr[k])
+            c = g->tries[d->trie].nodes[c].sibling;
+        if (!c) break;
+        node = c;
+    }
+    by_buf_deinit(&b);
+    return byte;
+}
+
 static uint32_t encoded_len(by_str key) {
     by_buf b = {0};
     uint32_t n = encode_key(&b, key) ? (uint32_t)b.len : 6 * (uint32_t)key.len;

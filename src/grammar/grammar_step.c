@@ -310,12 +310,22 @@ static const by_gr_row *row_jesc(by_gr *g, by_gr_node n) {
     return by_gr_row_make(g, out, k, NULL, 0);
 }
 
+/* May a character come that is spelled as an escape? rx: the row of the text. */
+static bool needs_escapes(const by_gr_row *rx, unsigned style) {
+    if (style != BY_GR_STYLE_PLAIN) return rx->n > 0;
+    for (unsigned i = 0; i < rx->n; i++) {
+        unsigned lo = rx->r[i].lo, hi = rx->r[i].hi;
+        if (lo < 0x20 || (lo <= '"' && hi >= '"') || (lo <= '\\' && hi >= '\\')) return true;
+    }
+    return false;
+}
+
 static const by_gr_row *row_jstr(by_gr *g, by_gr_node n) {
     const by_gr_row *rx = by_gr_row_of(g, n.a);
     by_gr_range out[256];
     unsigned k = 0;
-    by_gr_term esc = by_gr_node_make(g, BY_GR_K_JESC, n.x, n.a, 0, 0, 0);
-    if (by_gr_row_of(g, esc)->n == 0) esc = BY_GR_NEVER;
+    by_gr_term esc = needs_escapes(rx, n.x) ? by_gr_node_make(g, BY_GR_K_JESC, n.x, n.a, 0, 0, 0) : BY_GR_NEVER;
+    if (esc != BY_GR_NEVER && by_gr_row_of(g, esc)->n == 0) esc = BY_GR_NEVER;
     bool closed = false, escaped = false;
     for (unsigned i = 0; i < rx->n; i++) {
         by_gr_term to = BY_GR_NEVER;
@@ -350,19 +360,33 @@ static const by_gr_row *row_jstr(by_gr *g, by_gr_node n) {
     return by_gr_row_make(g, out, k, NULL, 0);
 }
 
+/* A text to which all characters are the same: then of an escape only matters what makes a surrogate, and the states behind other
+ * digits are one. */
+static bool is_uniform(const by_gr *g, by_gr_node n) {
+    by_gr_node text = g->nodes[n.a];
+    return n.x == BY_GR_STYLE_ANY && (n.a == BY_GR_ANYTEXT || n.a == BY_GR_ANYCHAR || (text.kind == BY_GR_K_REP && text.a == BY_GR_ANYCHAR));
+}
+
 static by_gr_term hex_target(by_gr *g, by_gr_node n, uint32_t value) {
-    unsigned digits = n.b + 1;
-    if (digits < 4)
-        return hex_live(g, n.a, n.x, digits, value) ? by_gr_node_make(g, BY_GR_K_JHEX, n.x, n.a, digits, value, 0)
-                                                    : BY_GR_NEVER;
-    if (value >= 0xd800 && value <= 0xdbff)
-        return hex_live(g, n.a, n.x, 4, value) ? by_gr_node_make(g, BY_GR_K_JLOW, n.x, n.a, value, 0, 0) : BY_GR_NEVER;
+    unsigned digits = n.b + 1, shift = 4 * (4 - digits);
+    bool high = value >= 0xd800u >> shift && value <= 0xdbffu >> shift; /* or may become one */
+    if (digits < 4) {
+        bool live = hex_live(g, n.a, n.x, digits, value);
+        if (is_uniform(g, n)) value = high ? 0xd800u >> shift : 0;
+        return live ? by_gr_node_make(g, BY_GR_K_JHEX, n.x, n.a, digits, value, 0) : BY_GR_NEVER;
+    }
+    if (high) {
+        bool live = hex_live(g, n.a, n.x, 4, value);
+        if (is_uniform(g, n)) value = 0xd800;
+        return live ? by_gr_node_make(g, BY_GR_K_JLOW, n.x, n.a, value, 0, 0) : BY_GR_NEVER;
+    }
     if (value >= 0xdc00 && value <= 0xdfff) return BY_GR_NEVER;
     return hex_live(g, n.a, n.x, 4, value) ? by_gr_jstr(g, next_cp(g, n.a, value), n.x) : BY_GR_NEVER;
 }
 
 static by_gr_term low_target(by_gr *g, by_gr_node n, uint32_t value, unsigned digits) {
     if (!low_live(g, n.a, n.b, digits, value)) return BY_GR_NEVER;
+    if (digits < 4 && is_uniform(g, n)) value = 0xdc00u >> 4 * (4 - digits);
     if (digits < 4) return by_gr_node_make(g, BY_GR_K_JLOW, n.x, n.a, n.b, (2 + digits) << 16 | value, 0);
     uint32_t cp = 0x10000 + ((n.b - 0xd800) << 10) + (value - 0xdc00);
     return by_gr_jstr(g, next_cp(g, n.a, cp), n.x);

@@ -596,7 +596,8 @@ void by_gr_deinit(by_gr *g) {
     by_free(g->toksets);
     by_free(g->objdefs);
     by_free(g->arrdefs);
-    by_free(g->work);
+    by_free(g->making[0]);
+    by_free(g->making[1]);
     by_gr_vec_free(&g->walk_stack);
     by_free(g->minlen);
     by_free(g->rule_min);

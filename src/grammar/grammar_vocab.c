@@ -11,59 +11,6 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 
-unsigned by_gv_group(unsigned b) {
-    if (b >= 'a' && b <= 'z') return b <= 'f' ? 0 : 1;
-    if (b >= 'A' && b <= 'Z') return b <= 'F' ? 2 : 3;
-    if (b >= '0' && b <= '9') return 4;
-    if (b == '\t') return 5;
-    if (b == '\n') return 6;
-    if (b == '\r') return 7;
-    if (b < 0x20) return 8;
-    if (b == 0x7f) return 9;
-    unsigned k = 10; /* space and the 32 marks, one bit each */
-    for (unsigned c = 0x20; c < b; c++)
-        if (!((c | 32) >= 'a' && (c | 32) <= 'z') && !(c >= '0' && c <= '9')) k++;
-    return k;
-}
-
-unsigned by_gv_multi_group(unsigned lead) {
-    if (lead == 0xc2) return BY_GV_MULTI;
-    if (lead <= 0xdf) return BY_GV_MULTI + 1;
-    if (lead <= 0xe1) return BY_GV_MULTI + 2;
-    if (lead == 0xe2) return BY_GV_MULTI + 3;
-    if (lead == 0xe3) return BY_GV_MULTI + 4;
-    if (lead <= 0xe9) return BY_GV_MULTI + 5;
-    if (lead <= 0xed) return BY_GV_MULTI + 6;
-    if (lead <= 0xef) return BY_GV_MULTI + 7;
-    return BY_GV_MULTI + 8;
-}
-
-bool by_gv_is_space(uint32_t cp) {
-    return cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f ||
-           cp == 0x205f || cp == 0x3000 || cp == 0xfeff;
-}
-
-static unsigned multi_group(unsigned lead, uint32_t cp) {
-    return by_gv_is_space(cp) ? BY_GV_SPACES : by_gv_multi_group(lead);
-}
-
-static uint64_t text_sig(by_str s, const uint8_t group[128]) {
-    uint64_t sig = 0;
-    for (size_t i = 0; i < s.len;) {
-        uint8_t b = (uint8_t)s.ptr[i];
-        if (b < 0x80) {
-            sig |= 1ull << group[b];
-            i++;
-            continue;
-        }
-        by_utf8_step u = by_utf8_next(s.ptr + i, s.len - i);
-        if (u.kind == BY_UTF8_BAD) return BY_GV_BAD;
-        sig |= 1ull << (u.kind == BY_UTF8_CHAR ? multi_group(b, u.cp) : by_gv_multi_group(b));
-        i += u.n;
-    }
-    return sig;
-}
-
 /* ---- the trie ---- */
 
 typedef struct {
@@ -91,7 +38,8 @@ static by_status build_trie(by_grammar_vocab *v, const entry *e, uint32_t n, by_
     span *sp = by_alloc(BY_MEM_GRAMMAR, by_mul_size(cap, sizeof *sp));
     by_gv_node *nodes = by_alloc_zero(BY_MEM_GRAMMAR, by_mul_size(cap, sizeof *nodes));
     uint8_t *byte = by_alloc_zero(BY_MEM_GRAMMAR, cap);
-    if (!sp || !nodes || !byte) {
+    v->node_sig = by_alloc_zero(BY_MEM_GRAMMAR, by_mul_size(cap, sizeof *v->node_sig));
+    if (!sp || !nodes || !byte || !v->node_sig) {
         by_free(sp);
         by_free(nodes);
         by_free(byte);
@@ -122,50 +70,6 @@ static by_status build_trie(by_grammar_vocab *v, const entry *e, uint32_t n, by_
     v->byte = byte;
     v->n_nodes = count;
     return BY_OK;
-}
-
-/* What occurs at and below node c when its byte, or one above it, opened a character (lead) that needs more continuation bytes; cp:
- * its bits so far. A token that ends inside the character counts with its group. */
-static uint64_t multi_sig(by_grammar_vocab *v, uint32_t c, unsigned lead, uint32_t cp, unsigned need, unsigned lo, unsigned hi) {
-    uint64_t sig = 0;
-    by_gv_node *n = &v->nodes[c];
-    if (n->tok) sig |= 1ull << by_gv_multi_group(lead);
-    for (uint32_t k = n->first; k < n->first + n->n_child; k++) {
-        if (v->byte[k] < lo || v->byte[k] > hi) return n->sig = BY_GV_BAD;
-        uint32_t next = cp << 6 | (v->byte[k] & 0x3fu);
-        if (need == 1) sig |= 1ull << multi_group(lead, next) | v->nodes[k].sig;
-        else sig |= multi_sig(v, k, lead, next, need - 1, 0x80, 0xbf);
-    }
-    return n->sig = sig;
-}
-
-static void sign_trie(by_grammar_vocab *v, const uint8_t group[128]) {
-    for (uint32_t i = 0; i < v->n_nodes; i++)
-        for (uint32_t c = v->nodes[i].first; c < v->nodes[i].first + v->nodes[i].n_child; c++)
-            v->nodes[c].chars = (uint8_t)(v->nodes[i].chars + ((v->byte[c] & 0xc0) != 0x80));
-    for (uint32_t i = v->n_nodes; i-- > 0;) { /* children stand behind their parents */
-        by_gv_node *n = &v->nodes[i];
-        for (uint32_t c = n->first; c < n->first + n->n_child; c++) {
-            uint8_t b = v->byte[c];
-            if (v->nodes[c].height + 1 > n->height) n->height = (uint8_t)(v->nodes[c].height + 1);
-            unsigned below = v->nodes[c].below + (unsigned)((b & 0xc0) != 0x80);
-            if (below > n->below) n->below = (uint8_t)below;
-            if (b < 0x80)
-                n->sig |= 1ull << group[b] | v->nodes[c].sig;
-            else if (b < 0xc2 || b > 0xf4)
-                n->sig |= BY_GV_BAD;
-            else {
-                unsigned need = b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
-                unsigned lo = b == 0xe0   ? 0xa0
-                              : b == 0xf0 ? 0x90
-                                          : 0x80,
-                         hi = b == 0xed   ? 0x9f
-                              : b == 0xf4 ? 0x8f
-                                          : 0xbf;
-                n->sig |= multi_sig(v, c, b, b & (0x3fu >> need), need, lo, hi);
-            }
-        }
-    }
 }
 
 static uint32_t find_node(const by_grammar_vocab *v, by_str s) {
@@ -389,31 +293,6 @@ static by_status build_tails(by_grammar_vocab *v, by_err *err) {
     return BY_OK;
 }
 
-const uint32_t *by_gv_base(const by_grammar_vocab *cv, uint64_t sig, bool *no_memory) {
-    by_grammar_vocab *v =
-        (by_grammar_vocab *)(uintptr_t)cv; /* a cache behind a lock; the object is logically constant */
-    pthread_mutex_lock(&v->lock);
-    uint32_t *out = NULL;
-    for (uint32_t i = 0; i < v->n_bases && !out; i++)
-        if (v->base_sig[i] == sig) out = v->base[i];
-    if (!out && v->n_bases < BY_GV_BASES) {
-        out = by_alloc_zero(BY_MEM_GRAMMAR, (size_t)v->words * 4);
-        *no_memory = !out;
-        for (uint32_t id = 0; out && id < v->n; id += 32) {
-            uint32_t w = 0;
-            for (uint32_t k = 0; k < 32 && id + k < v->n; k++)
-                w |= (uint32_t)((v->sig[id + k] & ~sig) == 0) << k;
-            out[id >> 5] = w;
-        }
-        if (out) {
-            v->base_sig[v->n_bases] = sig;
-            v->base[v->n_bases++] = out;
-        }
-    }
-    pthread_mutex_unlock(&v->lock);
-    return out;
-}
-
 static by_status build_fit(by_grammar_vocab *v, by_err *err) {
     for (uint32_t i = 0; i <= BY_GV_FIT_MAX; i++) {
         v->fit[i] = by_alloc_zero(BY_MEM_GRAMMAR, (size_t)v->words * 4);
@@ -440,9 +319,8 @@ static by_status copy_tokens(by_grammar_vocab *v, const by_grammar_vocab_in *in,
     v->bytes = by_alloc_zero(BY_MEM_GRAMMAR, by_mul_size(in->n_tokens, sizeof *v->bytes));
     v->blob = by_alloc(BY_MEM_GRAMMAR, total);
     v->control = by_alloc_zero(BY_MEM_GRAMMAR, in->n_tokens);
-    v->sig = by_alloc(BY_MEM_GRAMMAR, by_mul_size(in->n_tokens, sizeof *v->sig));
     v->order = by_alloc(BY_MEM_GRAMMAR, by_mul_size(in->n_tokens, sizeof *v->order));
-    if (!v->bytes || !v->blob || !v->control || !v->sig || !v->order)
+    if (!v->bytes || !v->blob || !v->control || !v->order)
         return BY_FAIL(err, BY_ENOMEM, "vocabulary: out of memory");
     char *at = v->blob;
     for (uint32_t i = 0; i < in->n_tokens; i++) {
@@ -467,15 +345,11 @@ by_status by_grammar_vocab_create(by_grammar_vocab **out, const by_grammar_vocab
     v->words = (v->n + 31) / 32;
     v->eos = in->eos;
     BY_TRY_OUT(copy_tokens(v, in, err));
-    const uint8_t *group = v->group;
-    for (unsigned b = 0; b < 128; b++)
-        v->group[b] = (uint8_t)by_gv_group(b);
+    BY_TRY_OUT(by_gv_groups_init(v, err));
     uint32_t n = 0;
     for (uint32_t i = 0; i < v->n; i++) {
         by_str s = v->bytes[i];
-        v->sig[i] = BY_GV_BAD;
         if (s.len == 0 || s.len > BY_GV_TOKEN_MAX || v->control[i] || i == v->eos) continue;
-        v->sig[i] = text_sig(s, group);
         e[n++] = (entry){s, i};
     }
     qsort(e, n, sizeof *e, cmp_entry);
@@ -483,7 +357,8 @@ by_status by_grammar_vocab_create(by_grammar_vocab **out, const by_grammar_vocab
         v->order[i] = e[i].id;
     v->n_order = n;
     BY_TRY_OUT(build_trie(v, e, n, err));
-    sign_trie(v, group);
+    by_gv_sign_trie(v);
+    BY_TRY_OUT(by_gv_holds_init(v, err));
     BY_TRY_OUT(build_fit(v, err));
     BY_TRY_OUT(build_json(v, e, n, err));
     BY_TRY_OUT(build_tails(v, err));
@@ -499,14 +374,18 @@ out:
 void by_grammar_vocab_destroy(by_grammar_vocab *v) {
     if (!v) return;
     for (uint32_t i = 0; i < v->n_bases; i++)
-        by_free(v->base[i]);
+        by_free(v->bases[i].set);
     for (uint32_t i = 0; i <= BY_GV_FIT_MAX; i++)
         by_free(v->fit[i]);
     pthread_mutex_destroy(&v->lock);
     by_free(v->bytes);
     by_free(v->blob);
     by_free(v->control);
-    by_free(v->sig);
+    by_free(v->node_sig);
+    by_free(v->group_of);
+    by_free(v->block_groups);
+    by_free(v->text);
+    by_free(v->holds);
     by_free(v->order);
     by_free(v->nodes);
     by_free(v->byte);

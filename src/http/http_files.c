@@ -166,20 +166,26 @@ typedef struct {
     by_str name, filename, data;
 } part;
 
-/* The next part of a multipart body; false at its end or where it is malformed. *rest moves on. */
+/* What is behind the first border. mark: "\r\n--" and the boundary; only the first one of a body may stand without its line break. */
+static by_str behind_border(by_str body, by_str mark) {
+    if (by_str_starts(body, by_str_skip(mark, 2))) return by_str_skip(body, mark.len - 2);
+    const char *at = body.len ? memmem(body.ptr, body.len, mark.ptr, mark.len) : NULL;
+    return at ? by_str_skip(body, (size_t)(at - body.ptr) + mark.len) : (by_str){0};
+}
+
+/* The next part of a multipart body; false at its end or where it is malformed. *rest is behind a border, before and after. */
 static bool next_part(by_str *rest, by_str mark, part *out) {
-    const char *at = rest->len ? memmem(rest->ptr, rest->len, mark.ptr, mark.len) : NULL;
-    if (!at) return false;
-    by_str r = by_str_skip(*rest, (size_t)(at - rest->ptr) + mark.len);
+    by_str r = *rest;
     if (!by_str_starts(r, BY_STR("\r\n"))) return false; /* "--": the last one */
     const char *head_end = memmem(r.ptr, r.len, "\r\n\r\n", 4);
     if (!head_end) return false;
     by_str head = by_str_take(r, (size_t)(head_end - r.ptr));
-    r = by_str_skip(r, head.len + 4);
+    r = by_str_skip(r, head.len + 2); /* an empty part's border shares the line break */
     const char *end = memmem(r.ptr, r.len, mark.ptr, mark.len);
-    if (!end || end - r.ptr < 2 || end[-1] != '\n' || end[-2] != '\r') return false;
-    *out = (part){parameter(head, "name="), parameter(head, "filename="), by_str_of(r.ptr, (size_t)(end - r.ptr) - 2)};
-    *rest = by_str_skip(r, (size_t)(end - r.ptr));
+    if (!end) return false;
+    by_str data = by_str_take(r, (size_t)(end - r.ptr));
+    *out = (part){parameter(head, "name="), parameter(head, "filename="), by_str_skip(data, data.len < 2 ? data.len : 2)};
+    *rest = by_str_skip(r, (size_t)(end - r.ptr) + mark.len);
     return true;
 }
 
@@ -193,8 +199,8 @@ void by_handle_upload(by_exchange *ex, by_str id) {
         return;
     }
     char mark[256];
-    snprintf(mark, sizeof mark, "--%.*s", BY_STR_ARG(boundary));
-    by_str rest = by_buf_str(&ex->body), purpose = {0};
+    snprintf(mark, sizeof mark, "\r\n--%.*s", BY_STR_ARG(boundary));
+    by_str rest = behind_border(by_buf_str(&ex->body), by_str_z(mark)), purpose = {0};
     part p, file = {0};
     bool has_file = false;
     while (next_part(&rest, by_str_z(mark), &p)) {

@@ -53,10 +53,6 @@ static bool has_text(const by_json *v) { return by_json_is(v, BY_JSON_STRING) &&
 
 static void put_item(by_buf *out, by_http *h, const by_json *item) {
     const by_json *type = by_json_get(item, "type"), *role = by_json_get(item, "role"), *id = by_json_get(item, "id");
-    if (item->type != BY_JSON_OBJECT || !(type ? type->type == BY_JSON_STRING : by_json_is(role, BY_JSON_STRING))) {
-        by_json_write(out, item, BY_JSON_COMPACT);
-        return;
-    }
     by_str kind = type ? type->v.s : BY_STR("message");
     bool message = by_str_eqz(kind, "message"), assistant = by_json_is(role, BY_JSON_STRING) && by_str_eqz(role->v.s, "assistant");
     by_json_out o = by_json_out_init(out, BY_JSON_COMPACT);
@@ -81,6 +77,14 @@ static void put_item(by_buf *out, by_http *h, const by_json *item) {
 }
 
 /* ---- lists ---- */
+
+int64_t by_items_find_odd(const by_json *input) {
+    for (uint32_t i = 0; i < input->n; i++) {
+        const by_json *type = by_json_get(&input->v.items[i], "type"), *role = by_json_get(&input->v.items[i], "role");
+        if (type ? type->type != BY_JSON_STRING : !by_json_is(role, BY_JSON_STRING)) return i;
+    }
+    return -1;
+}
 
 void by_items_push_input(by_buf *list, by_http *h, const by_json *input) {
     by_json_member members[] = {{BY_STR("role"), {.type = BY_JSON_STRING, .v.s = BY_STR("user")}}, {.key = BY_STR("content")}};

@@ -1,6 +1,6 @@
 /* http_items.h - lists of items of /v1/responses as they are stored: JSON objects with commas between them and without brackets.
  * Every item has an `id` (the client's own, or one of ours) and a `type`; the content of a message is a list of parts, as
- * OpenAI's API shows it. What is no item stays as it is: the converter says what is wrong with it. Loop's thread. */
+ * OpenAI's API shows it. Loop's thread. */
 #ifndef BY_HTTP_ITEMS_H
 #define BY_HTTP_ITEMS_H
 
@@ -8,7 +8,9 @@
 
 /* Appends a list to another. A failed growth shows in *list. */
 void by_items_push(by_buf *list, by_str items);
-/* Appends the items of a request's `input`, or of a response's `output`: a text is one message of the user. */
+/* The first of an array that is no item (an object with a text as its type, or its role), or -1. */
+int64_t by_items_find_odd(const by_json *input);
+/* Appends the items of a request's `input`, or of a response's `output`: a text is one message of the user. All of them are items. */
 void by_items_push_input(by_buf *list, by_http *h, const by_json *input);
 /* Answers with a page of a list. */
 void by_items_reply(by_exchange *ex, by_str items);

@@ -201,10 +201,28 @@ static void set_request_id(by_exchange *ex) {
                  (unsigned long long)(by_rng_u64(&ex->http->rng) >> 32));
 }
 
+/* The route, or NULL; allow: the methods of the path, empty when there is no such path. */
+static const by_route *look_up(by_exchange *ex, char allow[64]) {
+    const by_route *found = NULL;
+    size_t n = 0;
+    allow[0] = '\0';
+    for (int i = 0; i < N_ROUTES; i++) {
+        const by_route *r = &routes[i];
+        by_str id;
+        if (!fits(r, ex->path, &id)) continue;
+        bool get = strcmp(r->method, "GET") == 0;
+        if (by_str_eqz(ex->method, r->method) || (ex->head_only && get)) found = r;
+        n += (size_t)snprintf(allow + n, 64 - n, "%s%s", n ? ", " : "", get ? "GET, HEAD" : r->method);
+    }
+    return found;
+}
+
 /* A browser asks whether it may call. */
 static void answer_options(by_exchange *ex) {
+    char allow[64];
+    look_up(ex, allow);
     ex->early_status = 204;
-    by_reply_header(ex, "Allow", "GET, HEAD, POST, DELETE, OPTIONS");
+    by_buf_printf(&ex->extra, "Allow: %s, OPTIONS\r\n", allow[0] ? allow : "GET, HEAD, POST, DELETE");
     if (ex->http->opts.n_origins == 0) return;
     by_reply_header(ex, "Access-Control-Allow-Methods", "GET, POST, DELETE");
     by_reply_header(ex, "Access-Control-Max-Age", "600");
@@ -216,28 +234,20 @@ static void answer_options(by_exchange *ex) {
 }
 
 /* Finds the route; tells which methods there are when it is only the method that does not fit. */
-static void find_route(by_exchange *ex, by_str *id) {
-    char allow[64] = "";
-    for (int i = 0; i < N_ROUTES; i++) {
-        const by_route *r = &routes[i];
-        if (!fits(r, ex->path, id)) continue;
-        if (by_str_eqz(ex->method, r->method) || (ex->head_only && strcmp(r->method, "GET") == 0)) {
-            ex->route = r;
-            return;
-        }
-        snprintf(allow + strlen(allow), sizeof allow - strlen(allow), "%s%s", allow[0] ? ", " : "", r->method);
-    }
+static void find_route(by_exchange *ex) {
+    char allow[64];
+    ex->route = look_up(ex, allow);
+    if (ex->route) return;
     if (!allow[0]) {
         refuse(ex, 404, NULL, "there is nothing at %.*s", BY_STR_ARG(by_str_take(ex->path, 200)));
         return;
     }
-    by_reply_header(ex, "Allow", allow);
-    refuse(ex, 405, NULL, "%.*s is not allowed here; allowed: %s", BY_STR_ARG(ex->method), allow);
+    by_buf_printf(&ex->extra, "Allow: %s, OPTIONS\r\n", allow);
+    refuse(ex, 405, NULL, "%.*s is not allowed here; allowed: %s, OPTIONS", BY_STR_ARG(ex->method), allow);
 }
 
 void by_route_begin(by_exchange *ex) {
     by_http *h = ex->http;
-    by_str id;
     set_request_id(ex);
     if (!split_target(ex)) {
         refuse(ex, 400, NULL, "the path is malformed");
@@ -249,7 +259,7 @@ void by_route_begin(by_exchange *ex) {
         answer_options(ex);
         return;
     }
-    find_route(ex, &id);
+    find_route(ex);
     const by_route *r = ex->route;
     if (!r) return;
     if (!r->open && !has_key(ex)) {

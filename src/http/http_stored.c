@@ -281,7 +281,8 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
     entry *e = NULL;
     const by_json *input = by_json_get(body, "input");
     bool text = input && input->type == BY_JSON_STRING && input->v.s.len > 0;
-    bool odd = input && !text && input->type != BY_JSON_ARRAY; /* no list and no text: the converter says what is wrong */
+    bool list = by_json_is(input, BY_JSON_ARRAY) && by_items_find_odd(input) < 0;
+    bool odd = input && !text && !list; /* no text and no list of items: the converter says what is wrong */
     bool plain = !before.len || odd; /* as it came: what is resolved here, the converter does not look at */
     if (!odd && (o->store || !plain)) {
         by_items_push_input(&own, h, input);
@@ -424,6 +425,11 @@ void by_handle_conversations(by_exchange *ex, by_str id) {
     const by_json *items = by_json_get(&body, "items"), *metadata = by_json_get(&body, "metadata");
     if ((is_given(items) && items->type != BY_JSON_ARRAY) || (is_given(metadata) && metadata->type != BY_JSON_OBJECT)) {
         by_reply_error(ex, 400, NULL, "items must be a list and metadata an object");
+        return;
+    }
+    int64_t odd = is_given(items) ? by_items_find_odd(items) : -1;
+    if (odd >= 0) {
+        by_reply_error(ex, 400, NULL, "items[%lld]: want an object with a type or a role", (long long)odd);
         return;
     }
     entry *e = add(ex->http->stored, "conv_", true);

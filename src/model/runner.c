@@ -364,8 +364,7 @@ static void describe_wanted(by_runner *r, const by_step_seq *seqs, int32_t n_seq
     }
 }
 
-by_status by_runner_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, by_err *err) {
-    BY_TRY(check_step(r, seqs, n_seqs, err));
+static by_status describe_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, by_err *err) {
     r->n_staged = 0;
     describe_rows(r, seqs, n_seqs);
     describe_entries(r, seqs, n_seqs, 1);
@@ -376,10 +375,50 @@ by_status by_runner_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, 
     int64_t longest = 1;
     for (int32_t s = 0; s < n_seqs; s++) longest = wide(longest, seqs[s].kv->n_tokens + seqs[s].n_rows);
     for (int32_t ratio = 1; ratio <= 2; ratio++) r->n_entries_max[ratio] = (int32_t)(longest / ratio);
-    BY_TRY(by_mem_write(r->meta, 0, r->stage, (size_t)r->n_staged * 4, err));
+    return by_mem_write(r->meta, 0, r->stage, (size_t)r->n_staged * 4, err);
+}
+
+by_status by_runner_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, by_err *err) {
+    BY_TRY(check_step(r, seqs, n_seqs, err));
+    BY_TRY(describe_step(r, seqs, n_seqs, err));
     BY_TRY(by_graph_run(r, err));
     for (int32_t s = 0; s < n_seqs; s++) seqs[s].kv->n_tokens += seqs[s].n_rows;
     return BY_OK;
+}
+
+/* ---- scratch memory of operators ------------------------------------------------------------------------------- */
+
+/* A step of n_rows rows at the end of sequences as long as they may be, in slot 0, which nobody reads. */
+static by_status measure_step(by_runner *r, int32_t n_rows, by_want want, const int32_t *tokens, by_kv_seq *kv, by_step_seq *seqs, by_err *err) {
+    int32_t n = 0;
+    for (int64_t left = n_rows; left > 0 && n < r->opts.max_seqs; n++) {
+        int64_t rows = left < r->opts.max_context ? left : r->opts.max_context;
+        kv[n] = (by_kv_seq){.n_tokens = r->opts.max_context - rows};
+        seqs[n] = (by_step_seq){.kv = &kv[n], .tokens = tokens, .n_rows = (int32_t)rows, .want = want};
+        left -= rows;
+    }
+    BY_TRY(describe_step(r, seqs, n, err));
+    return by_graph_run(r, err);
+}
+
+by_status by_runner_reserve(by_runner *r, by_err *err) {
+    by_runner_tap *tap = r->tap;
+    if (!by_device_measure_begin(r->model->dev)) return BY_OK;
+    int32_t *tokens = by_alloc_zero(BY_MEM_MODEL, by_mul_size((size_t)r->opts.max_context, sizeof *tokens));
+    by_kv_seq *kv = by_alloc_zero(BY_MEM_MODEL, (size_t)r->opts.max_seqs * sizeof *kv);
+    by_step_seq *seqs = by_alloc_zero(BY_MEM_MODEL, (size_t)r->opts.max_seqs * sizeof *seqs);
+    by_status status = tokens && kv && seqs ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for measuring a step");
+    r->tap = NULL;
+    if (status == BY_OK) status = measure_step(r, r->opts.max_rows, BY_WANT_LAST, tokens, kv, seqs, err);
+    if (status == BY_OK) status = measure_step(r, r->opts.max_logits, BY_WANT_ALL, tokens, kv, seqs, err);
+    if (status == BY_OK && r->opts.n_drafts) status = by_runner_measure_drafts(r, err);
+    by_err own;
+    by_status end = by_device_measure_end(r->model->dev, status == BY_OK ? err : &own);
+    r->tap = tap;
+    by_free(tokens);
+    by_free(kv);
+    by_free(seqs);
+    return status == BY_OK ? end : status;
 }
 
 by_tensor by_runner_logits(const by_runner *r) { return by_first(r->buf.logits, r->n_logits); }

@@ -51,6 +51,10 @@ typedef struct by_runner_opts {
 by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by_runner_opts *opts, by_err *err);
 void by_runner_destroy(by_runner *r);
 
+/* Makes the device allocate now what operators need for the largest step and draft call that the runner's options allow, so that no
+ * later one allocates. Before the first step: the caches hold nothing behind it. Errors: BY_ENOMEM, those of the operators. */
+by_status by_runner_reserve(by_runner *r, by_err *err);
+
 /* Runs a step. Errors: BY_EINVAL (an empty step, more rows than the runner holds, a token id out of range: named), those of
  * the operators. After an error the caches of the step's sequences hold n_tokens as before. */
 by_status by_runner_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, by_err *err);

@@ -1,5 +1,6 @@
 /* runner_draft.c - one draft call: describes the blocks, runs them, and goes along the Markov chain. */
 #include <stdint.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "model/runner_impl.h"
@@ -40,6 +41,22 @@ static void describe_block(by_runner *r, const by_draft_seq *seqs, int32_t n, in
         }
     }
     row0[n] = at;
+}
+
+by_status by_runner_measure_drafts(by_runner *r, by_err *err) {
+    int32_t n = r->max_draft_seqs;
+    by_draft_seq *seqs = by_alloc_zero(BY_MEM_MODEL, (size_t)n * sizeof *seqs);
+    if (!seqs) return BY_FAIL(err, BY_ENOMEM, "out of memory for measuring drafts");
+    for (int32_t s = 0; s < n; s++) seqs[s].position = r->opts.max_context - 1;
+    r->n_staged = 0;
+    describe_block(r, seqs, n, r->opts.n_drafts);
+    by_tensor prev;
+    memset(by_runner_stage(r, &prev, n, 1), 0, (size_t)n * 4);
+    by_status status = by_mem_write(r->meta, 0, r->stage, (size_t)r->n_staged * 4, err);
+    if (status == BY_OK) status = by_graph_run_block(r, err);
+    if (status == BY_OK) status = by_graph_run_markov(r, prev, 0, err);
+    by_free(seqs);
+    return status;
 }
 
 static by_status read_column(float *dst, by_tensor t, int64_t n, by_err *err) {

@@ -75,4 +75,7 @@ by_status by_graph_run_block(by_runner *r, by_err *err);
  * confidences' second half in conf_e. */
 by_status by_graph_run_markov(by_runner *r, by_tensor prev, int32_t first, by_err *err);
 
+/* The largest draft call, for by_runner_reserve: proposes nothing. */
+by_status by_runner_measure_drafts(by_runner *r, by_err *err);
+
 #endif

@@ -110,6 +110,11 @@ by_status by_device_read_rate(by_device *dev, double *bytes_per_s, by_err *err) 
 }
 
 void *by_device_scratch(by_device *dev, size_t n, by_err *err) {
+    if (dev->measures) {
+        dev->most_scratch = n > dev->most_scratch ? n : dev->most_scratch;
+        dev->measured = true;
+        return NULL;
+    }
     if (n <= dev->scratch_bytes && dev->scratch) return dev->scratch;
     by_free(dev->scratch);
     dev->scratch_bytes = 0;
@@ -118,6 +123,16 @@ void *by_device_scratch(by_device *dev, size_t n, by_err *err) {
     if (dev->scratch) dev->scratch_bytes = want;
     else BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes of operator scratch", want);
     return dev->scratch;
+}
+
+bool by_device_measure_begin(by_device *dev) {
+    dev->measures = dev->vt == NULL;
+    return dev->measures;
+}
+
+by_status by_device_measure_end(by_device *dev, by_err *err) {
+    dev->measures = false;
+    return by_device_scratch(dev, dev->most_scratch, err) ? BY_OK : BY_ENOMEM;
 }
 
 /* ---- guard ---------------------------------------------------------------------------------------------------- */
@@ -276,7 +291,9 @@ void by_mem_unview(by_mem *mem) {
         guard_set(dev, true);                                                                                          \
         by_status status = dev->ops.op(dev, args, err);                                                                \
         guard_set(dev, false);                                                                                         \
-        return status;                                                                                                 \
+        if (!dev->measured) return status;                                                                             \
+        dev->measured = false;                                                                                         \
+        return BY_OK;                                                                                                  \
     }
 BY_OP_TABLE(BY_OP_DEF)
 #undef BY_OP_DEF

@@ -47,6 +47,8 @@ struct by_device {
     void *scratch;
     size_t scratch_bytes;
     bool open; /* guard: an operator or transfer runs */
+    bool measures, measured; /* by_device_measure_begin: operators stop where they ask for scratch; one has done so */
+    size_t most_scratch;     /* that was asked for */
 };
 
 extern const by_ops by_ops_ref;
@@ -60,7 +62,8 @@ void by_ops_cpu_close(by_device *dev);
 by_status by_ops_cuda_open(by_device *dev, by_err *err);
 
 /* At least n bytes, 64-byte aligned, valid until the next call; kept by the device, so that steady state allocates
- * nothing. NULL with err set when memory is out. */
+ * nothing. NULL with err set when memory is out, and NULL while the device measures: the operator returns BY_ENOMEM then, which its
+ * caller knows. Sizes must not shrink when rows or the context grow, and differ with the rows' values by a fifth at most. */
 void *by_device_scratch(by_device *dev, size_t n, by_err *err);
 
 static inline unsigned char *by_tensor_row(const by_tensor *t, int64_t r) {

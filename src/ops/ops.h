@@ -76,6 +76,12 @@ const char *by_device_name(const by_device *dev);
 by_backend by_device_backend(const by_device *dev);
 int32_t by_device_threads(const by_device *dev);
 
+/* Between the two calls operators compute nothing that needs scratch memory: they say how much they would take, and the second call
+ * makes room for the largest. What they write then is of no use. Sizes follow from shapes, so that a step of the largest shapes leaves
+ * nothing to be allocated by any other. False: the device cannot do this, and nothing has begun. Errors of the end: BY_ENOMEM. */
+bool by_device_measure_begin(by_device *dev);
+by_status by_device_measure_end(by_device *dev, by_err *err);
+
 /* Bytes per second at which the device streams memory, measured now: the ceiling of what reads weights. Errors: BY_ENOMEM,
  * BY_EDEVICE. */
 by_status by_device_read_rate(by_device *dev, double *bytes_per_s, by_err *err);

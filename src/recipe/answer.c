@@ -201,10 +201,13 @@ static by_status end(by_answer *a, by_answer_end_kind kind, by_err *err) {
     return BY_OK;
 }
 
-/* After every push: a stop string ends the answer at once. */
-static by_status after_push(by_answer *a, by_err *err) {
-    return by_parser_ended(a->parser) ? end(a, BY_END_STOP_STRING, err) : BY_OK;
+/* How the text has ended by itself. */
+static by_answer_end_kind own_end(const by_answer *a) {
+    return by_parser_stop_index(a->parser) >= 0 ? BY_END_STOP_STRING : BY_END_CALLS;
 }
+
+/* After every push: a stop string ends the answer at once, and so does a call too many. */
+static by_status after_push(by_answer *a, by_err *err) { return by_parser_ended(a->parser) ? end(a, own_end(a), err) : BY_OK; }
 
 by_status by_answer_ready(by_answer *a, uint64_t prompt_tokens, uint64_t cached_tokens, const by_str *fingerprint,
                           by_err *err) {
@@ -376,7 +379,7 @@ static by_status end_input(by_answer *a, by_answer_end_kind kind, by_err *err) {
     begin(a, NULL);
     if (a->server) {
         BY_TRY(flush_text(a, true, err));
-        if (by_parser_ended(a->parser)) return end(a, BY_END_STOP_STRING, err);
+        if (by_parser_ended(a->parser)) return end(a, own_end(a), err);
     }
     BY_TRY(by_parser_finish(a->parser, err));
     if (by_parser_stop_index(a->parser) >= 0) kind = BY_END_STOP_STRING;

@@ -75,7 +75,7 @@ struct by_parser {
     bool saw_reasoning, ended, failed;
     bool first_param;
     int64_t stop_index;
-    uint32_t n_calls;
+    uint32_t n_calls, most_calls;
 
     by_buf held; /* bytes of the waiting pieces from held_at on */
     size_t held_at;
@@ -195,6 +195,7 @@ by_status by_parser_create(by_parser **out, const by_parser_opts *opts, by_delta
     p->eager = opts->eager;
     p->skip_newlines = !opts->raw && (opts->stage == BY_STAGE_NONE || opts->stage == BY_STAGE_REASONING_START);
     p->stop_index = -1;
+    p->most_calls = opts->most_calls;
     enter(p, first_state(opts));
     *out = p;
     return BY_OK;
@@ -297,6 +298,7 @@ static void act(by_parser *p, const by_marker *m, uint64_t tag) {
     case TO_NAME:
         by_buf_clear(&p->name);
         enter(p, NAME);
+        p->ended = p->most_calls && p->n_calls == p->most_calls;
         break;
     case END_CALLS: enter(p, DONE); break;
     case END_NAME:

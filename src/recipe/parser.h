@@ -40,6 +40,7 @@ typedef struct by_parser_opts {
     bool json_output;     /* blanks instead of the text around fenced or bare JSON */
     bool eager;           /* when the end of a piece has to wait, its front does not (the original keeps pieces whole) */
     by_stage stage;
+    uint32_t most_calls;  /* the text ends where a further call would begin; 0 = any number */
     const by_str *stops; /* [n_stops], valid UTF-8, copied; empty ones are ignored. They act on content only */
     size_t n_stops;
     by_str thinking_end, dsml; /* spellings, copied; empty = those of specials.h */
@@ -81,7 +82,7 @@ by_status by_parser_push_text(by_parser *p, by_str text, by_text_class text_clas
 /* End of the input: everything that waits comes out as it is, a cut character as one U+FFFD. Further calls do nothing. */
 by_status by_parser_finish(by_parser *p, by_err *err);
 
-/* True after a stop string or by_parser_finish. */
+/* True after a stop string, before one call too many, and after by_parser_finish. */
 bool by_parser_ended(const by_parser *p);
 
 /* Index into opts.stops of the stop string that ended the text, -1 when none did. */

@@ -192,6 +192,11 @@ float by_sample_dist_logprob(const by_sample_dist *d, int32_t id) {
 }
 
 by_sample_weights by_sample_dist_weights(const by_sample_dist *d, by_sample_scratch *s) {
+    if (!d->listed && d->inv_t >= BY_SAMPLE_SHARP) { /* the weights that are not 0: log_s is not negative */
+        size_t n = s->kernels->gather(s->ids, s->x, d->row, (size_t)d->V, d->max, d->inv_t, BY_SAMPLE_EXP_LEAST);
+        s->kernels->exp(s->x, s->x, n, d->max, d->inv_t, d->log_s);
+        return (by_sample_weights){.x = s->x, .ids = s->ids, .n = (int32_t)n, .V = d->V};
+    }
     if (d->listed)
         for (int32_t i = 0; i < d->n_kept; i++)
             s->x[i] = by_sample_exp((d->row[s->ids[i]] - d->max) * d->inv_t - d->log_s - d->log_kept);

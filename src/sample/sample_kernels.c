@@ -54,11 +54,20 @@ static float sum_block(const float *x) {
     return acc[0];
 }
 
+/* Is every weight of a block 0? */
+static bool is_zero_block(const float *row, float max, float inv_t) {
+    uint32_t any = 0;
+    for (size_t i = 0; i < BLOCK; i++)
+        any |= (row[i] - max) * inv_t >= BY_SAMPLE_EXP_LEAST ? 1u : 0u;
+    return !any;
+}
+
 static double exp_sum(const float *row, size_t n, float max, float inv_t) {
     double total = 0;
     float e[BLOCK];
     size_t at = 0;
     for (; at + BLOCK <= n; at += BLOCK) {
+        if (inv_t >= BY_SAMPLE_SHARP && is_zero_block(row + at, max, inv_t)) continue; /* adds 0 */
         exp_affine(e, row + at, BLOCK, max, inv_t, 0);
         total += (double)sum_block(e);
     }
@@ -101,6 +110,13 @@ static void add_mass(uint32_t *lanes, const float *x, size_t n) {
         lanes[i] += by_sample_mass(x[i]);
 }
 
+static uint64_t total(const uint32_t *lanes, size_t n) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += lanes[i];
+    return sum;
+}
+
 static float subtract_one(float x, float l, int32_t id, const by_sample_dist *q, float penalty) {
     float scaled = (l - q->max) * q->inv_t;
     bool kept = ((l > q->cut) | ((l == q->cut) & (id <= q->cut_id))) & (scaled >= q->floor_s);
@@ -118,4 +134,4 @@ static void subtract(float *x, const int32_t *ids, size_t n, const by_sample_dis
             x[i] = subtract_one(x[i], d.row[i], (int32_t)i, &d, penalty);
 }
 
-const by_sample_kernels BY_SAMPLE_TABLE = {row_max, exp_sum, exp_affine, gather, rank_values, add_mass, subtract};
+const by_sample_kernels BY_SAMPLE_TABLE = {row_max, exp_sum, exp_affine, gather, rank_values, add_mass, total, subtract};

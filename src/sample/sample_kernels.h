@@ -13,6 +13,9 @@
 #include "base/cpu.h"
 #include "sample/sample_dist.h"
 
+/* From this inverse temperature on (greedy laws have 1e5) nearly every weight of a row is 0, and it pays to look where. */
+#define BY_SAMPLE_SHARP 1000.0f
+
 typedef struct by_sample_kernels {
     /* Largest value of row[n], n >= 1; *bad is set when one is NaN or +inf (the maximum then means nothing). */
     float (*max)(const float *row, size_t n, bool *bad);
@@ -33,6 +36,9 @@ typedef struct by_sample_kernels {
 
     /* lanes[i] += floor(x[i] * 2^31), x in [0, 2) */
     void (*add_mass)(uint32_t *lanes, const float *x, size_t n);
+
+    /* Sum of the lanes. */
+    uint64_t (*total)(const uint32_t *lanes, size_t n);
 
     /* x[i] = max(0, x[i] - exp(lq - penalty)), lq the log-probability under q of ids[i], or of i when ids is NULL */
     void (*subtract)(float *x, const int32_t *ids, size_t n, const by_sample_dist *q, float penalty);

@@ -21,11 +21,14 @@ static inline float by_sample_float(uint32_t u) {
     return x;
 }
 
+/* Below it by_sample_exp is exactly 0. */
+#define BY_SAMPLE_EXP_LEAST (-87.0f)
+
 /* exp(x) for x <= 80, NaN excluded; about one unit in the last place; 0 below -87 (the smallest normal number is near
  * 2^-126), so that no denormal is ever made. exp(0) is exactly 1. */
 static inline float by_sample_exp(float x) {
     const float round_magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits */
-    float xc = x < -87.0f ? -87.0f : x;
+    float xc = x < BY_SAMPLE_EXP_LEAST ? BY_SAMPLE_EXP_LEAST : x;
     float shifted = xc * 1.44269504088896341f + round_magic;
     uint32_t n = by_sample_bits(shifted) - by_sample_bits(round_magic);
     float nf = shifted - round_magic;
@@ -39,7 +42,7 @@ static inline float by_sample_exp(float x) {
     y = y * r + 5.0000001201e-1f;
     y = y * (r * r) + r + 1.0f;
     float scaled = y * by_sample_float((n + 127u) << 23);
-    return x < -87.0f ? 0.0f : scaled;
+    return x < BY_SAMPLE_EXP_LEAST ? 0.0f : scaled;
 }
 
 /* Natural logarithm of a positive finite number, to about 1e-15 relative to max(1, |log x|). */

@@ -105,6 +105,7 @@ typedef struct by_plan {
     int32_t n_decode;  /* of n_seqs */
     int32_t n_drafts;  /* rows for drafts of the decoding sequences, together */
     int32_t n_all;     /* rows of sequences with wants_all */
+    int32_t n_last;    /* entries of `rows` that the plan before has left */
 } by_plan;
 
 typedef struct by_sched by_sched;

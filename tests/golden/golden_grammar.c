@@ -14,6 +14,7 @@
 #include "grammar/grammar_options.h"
 #include "grammar/grammar.h"
 #include "support/golden.h"
+#include "support/seed.h"
 #include "support/tok_v4.h"
 
 #define FIRST_TEXT 3u
@@ -269,6 +270,81 @@ static void masks_of_random_schemas_equal_both_oracles(void **state) {
     masks_of("structured/masks_random.jsonl");
 }
 
+/* ---- every id, by trying it ---- */
+
+static by_rng rng;
+
+/* Whatever is allowed leads to a place from which the text can end. */
+static int dead_ends(by_matcher *m, by_str id) {
+    enum { TRIES = 40, ENDLESS = 1 << 24 };
+    for (int i = 0; i < TRIES; i++) {
+        uint32_t t = (uint32_t)by_rng_below(&rng, by_grammar_vocab_size(vocab)), n;
+        for (uint32_t k = 0; k < 4096 && !(allowed(t) && t != 1); k++) t = (t + 1) % by_grammar_vocab_size(vocab);
+        if (!allowed(t) || t == 1) continue;
+        assert_int_equal(by_matcher_accept(m, t, NULL), BY_OK);
+        assert_int_equal(by_matcher_min_tokens(m, &n, NULL), BY_OK);
+        assert_int_equal(by_matcher_rollback(m, 1, NULL), BY_OK);
+        if (n < ENDLESS) continue;
+        print_message("%.*s: token %u leads to a dead end\n", BY_STR_ARG(id), t);
+        return 1;
+    }
+    return 0;
+}
+
+static int compare_all(by_grammar *g, const by_json *test, by_str id) {
+    const by_json *tokens = by_json_get(test, "tokens");
+    uint32_t at = (uint32_t)by_rng_below(&rng, tokens->n + 1), k = 0;
+    by_matcher *m;
+    int bad = 0;
+    assert_int_equal(by_matcher_create(&m, g, NULL, NULL), BY_OK);
+    while (k < at && by_matcher_accept(m, (uint32_t)tokens->v.items[k].v.i, NULL) == BY_OK) k++;
+    assert_int_equal(by_matcher_fill_mask(m, mask, NULL), BY_OK);
+    for (uint32_t t = 0; t < by_grammar_vocab_size(vocab); t++) {
+        bool taken = by_matcher_accept(m, t, NULL) == BY_OK;
+        if (taken) assert_int_equal(by_matcher_rollback(m, 1, NULL), BY_OK);
+        if (taken == allowed(t)) continue;
+        if (bad++ < 3)
+            print_message("%.*s behind %u tokens: token %u is %s\n", BY_STR_ARG(id), k, t,
+                          taken ? "refused by the mask" : "wrongly in the mask");
+    }
+    bad += dead_ends(m, id);
+    by_matcher_destroy(m);
+    return bad;
+}
+
+/* Masks of random places in all kinds of grammars hold exactly the ids that can be accepted. */
+static void masks_hold_what_is_accepted(void **state) {
+    (void)state;
+    static const char *const files[] = {"keywords", "regex", "jsts", "random", "ebnf", "schemastore", "lark", "structural_tag"};
+    int bad = 0, n = 0, share = by_test_scaled(60); /* of a thousand cases */
+    rng = by_test_rng(20261129);
+    for (unsigned f = 0; f < sizeof files / sizeof files[0]; f++) {
+        char path[64];
+        by_str line;
+        snprintf(path, sizeof path, "structured/%s.jsonl", files[f]);
+        by_lines *l = by_lines_open(by_golden_path(path));
+        while (by_lines_next(l, &line)) {
+            by_arena a;
+            by_json c;
+            by_grammar *g;
+            by_err err;
+            if ((int)by_rng_below(&rng, 1000) >= share) continue;
+            by_arena_init(&a, BY_MEM_MISC);
+            assert_int_equal(by_json_parse(&c, &a, line, NULL, NULL), BY_OK);
+            const by_json *tests = by_json_get(&c, "tests");
+            if (tests->n && compile(&g, &c, &err) == BY_OK) {
+                bad += compare_all(g, &tests->v.items[by_rng_below(&rng, tests->n)], by_json_get(&c, "id")->v.s);
+                by_grammar_release(g);
+                n++;
+            }
+            by_arena_deinit(&a);
+        }
+        by_lines_close(l);
+    }
+    assert_true(n > 0);
+    assert_int_equal(bad, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(keywords_verdicts_hold),
                                        cmocka_unit_test(policy_verdicts_hold),
@@ -281,7 +357,7 @@ int main(void) {
                                        cmocka_unit_test(jsts_verdicts_hold),
                                        cmocka_unit_test(schemastore_verdicts_hold),
                                        cmocka_unit_test(every_exception_is_still_one),
-                                       cmocka_unit_test(masks_equal_both_oracles),
+                                       cmocka_unit_test(masks_hold_what_is_accepted), cmocka_unit_test(masks_equal_both_oracles),
                                        cmocka_unit_test(masks_of_random_schemas_equal_both_oracles)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -162,6 +162,9 @@ def items_have_ids_and_come_in_pages():
     for query, name in (("limit=0", "limit"), ("limit=101", "limit"), ("limit=x", "limit"), ("limit=-1", "limit"), ("order=up", "order"), ("after=none", "after"),
                         ("after=%zz", "query"), ("limit=99999999999999999999", "limit")):
         equal(name in server.json("GET", f"{path}?{query}", want=400)["error"]["message"], True, query)
+    for odd in (7, {}, {"type": {}}, {"role": 1}, {"id": "a"}, [], None):
+        equal("items[1]" in server.json("POST", "/v1/conversations", {"items": [parts[0], odd]}, want=400)["error"]["message"], True, odd)
+        post("/v1/responses", {"model": "tiny", "input": [parts[0], odd], "background": True}, 400)
     c = server.json("POST", "/v1/conversations", {"items": parts[:5]})
     equal(len(pages(server, f"/v1/conversations/{c['id']}/items", 2)), 5)
     back = post("/v1/responses", {"model": "tiny", "input": items[:4] + [{"role": "user", "content": "x"}], "max_output_tokens": 1})
@@ -260,6 +263,23 @@ def upload(s, data, name="in.jsonl"):
             f'name="file"; filename="{name}"\r\n\r\n').encode() + data + b"\r\n--xyz--\r\n"
     status, _, answer = s.call("POST", "/v1/files", body, {"Content-Type": "multipart/form-data; boundary=xyz"})
     return status, json.loads(answer)
+
+
+def uploads_are_read_to_their_border():
+    """Data that looks like a border, or ends like one; forms with a preamble, another order, without an end."""
+    for data in (b"", b"a", b"-xyz", b"a--xyz--\r\n", b"a\r\n--xy", b"\r\n", b"\r\n\r\n", b"\r\n--", b"a\r", b"\n--xyz", b"\r\r\n", bytes(range(256))):
+        status, f = upload(server, data)
+        equal((status, f.get("bytes")), (200, len(data)), data)
+        equal(server.call("GET", f"/v1/files/{f['id']}/content")[2], data)
+        server.json("DELETE", f"/v1/files/{f['id']}")
+    head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\nx\r\n--b\r\nContent-Disposition: form-data; name=purpose\r\n\r\nbatch'
+    multipart = {"Content-Type": "multipart/form-data; charset=utf-8; boundary=\"b\""}
+    for body, want in ((head + b"\r\n--b--", 200), (b"preamble\r\n" + head + b"\r\n--b--\r\nepilogue", 200), (head, 400), (head[:20], 400), (b"--b--", 400),
+                       (b"--b", 400), (b"", 400), (b"\r\n--b\r\n\r\n\r\n--b--", 400), (head.replace(b"\r\n\r\nx", b"\r\nx") + b"\r\n--b--", 400)):
+        status, _, data = server.call("POST", "/v1/files", body, multipart)
+        equal(status, want, body)
+        if status == 200:
+            server.json("DELETE", f"/v1/files/{json.loads(data)['id']}")
 
 
 def batch(s, n, **more):
@@ -561,7 +581,7 @@ def company_does_not_change_answers():
 if __name__ == "__main__":
     sys.exit(run([chat_whole_and_streamed_agree, reasoning_tokens_are_told, completions_whole_and_streamed_agree,
                   messages_whole_and_streamed_agree, responses_are_stored_and_gone_on_from,
-                  conversations_collect_items, items_have_ids_and_come_in_pages, lists_of_files_and_batches_come_in_pages, a_small_store_drops_the_oldest, responses_at_once_share_a_conversation,
+                  conversations_collect_items, items_have_ids_and_come_in_pages, lists_of_files_and_batches_come_in_pages, uploads_are_read_to_their_border, a_small_store_drops_the_oldest, responses_at_once_share_a_conversation,
                   background_responses_are_bounded,
                   background_responses_name_their_model, background_responses_can_be_cancelled, a_batch_waits_for_a_full_queue, files_and_batches_are_bounded,
                   history_that_comes_back_is_reused,

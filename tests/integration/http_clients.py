@@ -116,6 +116,102 @@ def openai_batches():
     equal((oai.batches.retrieve(b2.id).status, len(oai.batches.list().data)), ("cancelled", 2))
 
 
+def ended(b):
+    """The batch when it has ended."""
+    end = time.monotonic() + DEADLINE
+    while b.status in ("in_progress", "cancelling") and time.monotonic() < end:
+        time.sleep(0.02)
+        b = oai.batches.retrieve(b.id)
+    return b
+
+
+def refused(kind, call, code=None):
+    try:
+        call()
+    except kind as e:
+        equal(code is None or e.code == code, True, e)
+    else:
+        raise AssertionError(f"no {kind}")
+
+
+def openai_files():
+    """Every call of client.files: create, list in pages, retrieve, content, delete; and what is refused."""
+    made = [oai.files.create(file=(f"päge {i}.jsonl", b"%d\n" % i), purpose="batch") for i in range(5)]
+    equal([f.id for f in oai.files.list(purpose="batch", limit=2, order="asc")][-5:], [f.id for f in made])  # the client fetches three pages
+    equal([f.id for f in oai.files.list(limit=1)][:5], [f.id for f in made[::-1]])
+    equal([f.id for f in oai.files.list(limit=3, after=made[3].id).data], [f.id for f in made[2::-1]])
+    equal(oai.files.list(purpose="fine-tune").data, [])
+    f = oai.files.retrieve(made[3].id)
+    equal((f, f.filename, f.purpose, f.status, f.bytes, f.object), (made[3], "päge 3.jsonl", "batch", "processed", 2, "file"))
+    equal(oai.files.content(f.id).read(), b"3\n")
+    oai.files.wait_for_processing(f.id)
+    for f in made:
+        equal(oai.files.delete(f.id).deleted, True)
+        for call in (oai.files.retrieve, oai.files.content, oai.files.delete):
+            refused(openai.NotFoundError, lambda: call(f.id), "file_not_found")
+    refused(openai.BadRequestError, lambda: oai.files.create(file=("a", b"x"), purpose="fine-tune"))
+    refused(openai.BadRequestError, lambda: oai.files.list(limit=0))
+    blob = bytes(range(256)) * 2000 + b"\r\n--x"  # any bytes, also such that look like a border
+    f = oai.files.create(file=("blob", blob), purpose="batch")
+    equal(oai.files.content(f.id).read() == blob, True)
+    oai.files.delete(f.id)
+
+
+def openai_batches_of_every_endpoint():
+    """Results are what the endpoint itself answers; errors go into a file of their own; the input may be gone meanwhile."""
+    user = [{"role": "user", "content": "What is 17 plus 25?"}]
+    bodies = {"/v1/chat/completions": {"messages": user, **OFF, "temperature": 0}, "/v1/completions": {"prompt": "The cat", "temperature": 0},
+              "/v1/responses": {"input": "What is 17 plus 25?", "reasoning": {"effort": "none"}}, "/v1/messages": {"messages": user, "max_tokens": 50, **OFF}}
+    for endpoint, body in bodies.items():
+        rows = [{"custom_id": f"ü{i}", "method": "POST", "url": endpoint, "body": {"model": "tiny", **body}} for i in range(3)]
+        bad = [{**rows[0], "custom_id": "model", "body": {**rows[0]["body"], "model": "none"}}, {**rows[0], "custom_id": "url", "url": "/v1/embeddings"},
+               {**rows[0], "custom_id": "get", "method": "GET"}, {"custom_id": "body", "method": "POST", "url": endpoint}]
+        f = oai.files.create(file=("in.jsonl", "\n\n".join(json.dumps(r) for r in rows + bad).encode()), purpose="batch")
+        b = oai.batches.create(input_file_id=f.id, endpoint=endpoint, completion_window="24h", metadata={"k": "v"})
+        oai.files.delete(f.id)
+        b = ended(b)
+        equal((b.status, b.endpoint, b.metadata, b.input_file_id, b.completion_window), ("completed", endpoint, {"k": "v"}, f.id, "24h"))
+        equal((b.request_counts.total, b.request_counts.completed, b.request_counts.failed), (7, 3, 4))
+        equal(b.created_at <= b.in_progress_at <= b.finalizing_at <= b.completed_at, True)
+        out = {r["custom_id"]: r for r in map(json.loads, oai.files.content(b.output_file_id).text.splitlines())}
+        equal((set(out), {r["error"] for r in out.values()}, {r["response"]["status_code"] for r in out.values()}), ({"ü0", "ü1", "ü2"}, {None}, {200}))
+        text = json.dumps([{k: v for k, v in r["response"]["body"].items() if k in ("choices", "output", "content")} for r in out.values()])
+        equal("17 + 25 = 42." in text or endpoint == "/v1/completions", True, text)
+        errors = {r["custom_id"]: r for r in map(json.loads, oai.files.content(b.error_file_id).text.splitlines())}
+        equal(set(errors), {"model", "url", "get", "body"})
+        equal((errors["model"]["response"]["status_code"], errors["model"]["error"]), (400, None))
+        for name in ("url", "get", "body"):
+            equal((errors[name]["response"], errors[name]["error"]["code"]), (None, "invalid_line"))
+        equal((oai.files.retrieve(b.output_file_id).purpose, oai.files.retrieve(b.error_file_id).purpose), ("batch_output", "batch_output"))
+
+
+def openai_batch_lists_and_cancel():
+    row = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"model": "tiny", "prompt": "a", "max_tokens": 1500, "ignore_eos": True}}
+    short = {**row, "body": {**row["body"], "max_tokens": 1}}
+
+    def create(rows):
+        f = oai.files.create(file=("b.jsonl", "\n".join(json.dumps({**r, "custom_id": str(i)}) for i, r in enumerate(rows)).encode()), purpose="batch")
+        return oai.batches.create(input_file_id=f.id, endpoint="/v1/completions", completion_window="24h")
+    made = [create([short]) for _ in range(5)]
+    equal([b.id for b in oai.batches.list(limit=2)][:5], [b.id for b in made[::-1]])  # in pages
+    equal([b.id for b in oai.batches.list(limit=2, after=made[4].id).data], [made[3].id, made[2].id])
+    b = create([short] * 4 + [row] * 60)
+    end = time.monotonic() + DEADLINE
+    while oai.batches.retrieve(b.id).request_counts.completed < 4 and time.monotonic() < end:
+        time.sleep(0.02)
+    b = ended(oai.batches.cancel(b.id))
+    equal((b.status, b.request_counts.total, b.completed_at, b.cancelled_at is not None), ("cancelled", 64, None, True))
+    equal(4 <= b.request_counts.completed < 64, True, b.request_counts)
+    equal(len(oai.files.content(b.output_file_id).text.splitlines()), b.request_counts.completed)  # what was done is kept
+    equal(ended(oai.batches.cancel(made[0].id)).status, "completed", "it had ended before")
+    server.wait_metric("bathyc_requests_running", lambda v: v == 0)
+    for call, kind in ((lambda: oai.batches.retrieve("none"), openai.NotFoundError), (lambda: oai.batches.cancel("none"), openai.NotFoundError),
+                       (lambda: oai.batches.create(input_file_id="none", endpoint="/v1/completions", completion_window="24h"), openai.BadRequestError),
+                       (lambda: oai.batches.create(input_file_id=made[0].input_file_id, endpoint="/v1/embeddings", completion_window="24h"), openai.BadRequestError),
+                       (lambda: oai.batches.list(limit=101), openai.BadRequestError), (lambda: oai.batches.list(after="none"), openai.BadRequestError)):
+        refused(kind, call)
+
+
 def openai_errors():
     wrong = openai.OpenAI(base_url=oai.base_url, api_key="nope", max_retries=0)
     for call, kind in [(lambda: wrong.models.list(), openai.AuthenticationError),
@@ -160,4 +256,5 @@ def anthropic_messages():
 
 
 if __name__ == "__main__":
-    sys.exit(run([openai_chat, openai_tools_over_turns, openai_completions_and_models, openai_responses, openai_batches, openai_errors, anthropic_messages]))
+    sys.exit(run([openai_chat, openai_tools_over_turns, openai_completions_and_models, openai_responses, openai_batches, openai_files, openai_batches_of_every_endpoint, openai_batch_lists_and_cancel,
+                  openai_errors, anthropic_messages]))

@@ -1,5 +1,6 @@
 #!/bin/bash
-# http_clients.sh - openai and anthropic from the package index against a running server (http_clients.py). BY_TEST_TIMEOUT=600
+# http_clients.sh - openai and anthropic from the package index against a running server: all APIs (http_clients.py), and tools
+# (http_tools.py). BY_TEST_TIMEOUT=600
 program=$1 source=$2
 "$program" serve --help >/dev/null 2>&1 || { echo "this build has no server"; exit 77; }
 case $program in *build-debug/* | *build-tsan/*) export BY_TEST_SLOWNESS=10 ;; esac
@@ -8,3 +9,6 @@ trap 'rm -rf "$dir"' EXIT
 { python3 -m venv "$dir/venv" && timeout 200 "$dir/venv/bin/pip" install -q --disable-pip-version-check openai anthropic; } >"$dir/log" 2>&1 ||
     { tail -n 3 "$dir/log"; echo "no package index"; exit 77; }
 "$dir/venv/bin/python" -B "$source/tests/integration/http_clients.py" "$program"
+code=$?
+"$dir/venv/bin/python" -B "$source/tests/integration/http_tools.py" "$program" && exit $code
+exit 1

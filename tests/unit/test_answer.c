@@ -110,6 +110,38 @@ static void control_tokens_are_not_shown(void **state) {
     by_answer_destroy(a);
 }
 
+/* With most_calls the answer ends where a further call would begin, however it comes; what is behind is neither shown nor counted. */
+static void a_call_too_many_ends_the_answer(void **state) {
+    (void)state;
+    static const char first[] = "Two.\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n"
+                                "<｜DSML｜ parameter name=\"a\" string=\"true\">v</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n";
+    static const char rest[] = "name=\"g\">\n</｜DSML｜ invoke>\n</｜DSML｜ calls>";
+    by_answer_opts opts = server_opts(BY_STAGE_NONE);
+    opts.parser.most_calls = 1;
+    for (int text = 0; text < 2; text++) {
+        by_answer *a = open_answer(&opts);
+        by_buf all = {0};
+        by_buf_printf(&all, "%s<｜DSML｜ invoke %s", first, rest);
+        if (text) assert_int_equal(by_answer_text(a, by_buf_str(&all), 40, NULL), BY_OK);
+        else push_text_ids(a, by_buf_z(&all));
+        assert_true(by_answer_finished(a));
+        assert_int_equal(rec.end.kind, BY_END_CALLS);
+        assert_buf(&rec.content, "Two.");
+        assert_buf(&rec.args, "{\"a\": \"v\"}");
+        assert_string_equal(by_buf_z(&rec.log), "bckxe");
+        by_answer_destroy(a);
+        by_buf_deinit(&all);
+        clear();
+    }
+    by_answer *a = open_answer(&opts); /* one call is fine, and ends as ever */
+    push_text_ids(a, first);
+    assert_false(by_answer_finished(a));
+    push_text_ids(a, "</｜DSML｜ calls>");
+    assert_int_equal(by_answer_finish(a, BY_REASON_STOP, NULL), BY_OK);
+    assert_int_equal(rec.end.kind, BY_END_CALLS);
+    by_answer_destroy(a);
+}
+
 static void an_end_token_cuts_what_follows(void **state) {
     (void)state;
     const int32_t eos = 1;
@@ -361,6 +393,7 @@ static void steady_state_allocates_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(control_tokens_are_not_shown, setup),
+        cmocka_unit_test_setup(a_call_too_many_ends_the_answer, setup),
         cmocka_unit_test_setup(an_end_token_cuts_what_follows, setup),
         cmocka_unit_test_setup(reasoning_counts_stay_below_completion, setup),
         cmocka_unit_test_setup(bytes_of_a_character_over_tokens, setup),

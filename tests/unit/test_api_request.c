@@ -105,6 +105,28 @@ static void n_choices(void **state) {
     chat_bad(PARITY, "\"n\":3", "n");
 }
 
+/* The field is in the original's Chat shape, where it changes nothing. */
+static void one_call_at_most(void **state) {
+    (void)state;
+    static const by_api_kind apis[] = {BY_API_CHAT, BY_API_RESPONSES, BY_API_MESSAGES};
+    static const char *const bodies[] = {USER ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"parallel_tool_calls\":false",
+                                         "\"input\":\"a\",\"tools\":[{\"type\":\"function\",\"name\":\"f\"}],\"parallel_tool_calls\":false",
+                                         USER ",\"max_tokens\":9,\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],"
+                                              "\"tool_choice\":{\"type\":\"auto\","
+                                              "\"disable_parallel_tool_use\":true}"};
+    for (int i = 0; i < 3; i++) {
+        good(apis[i], BY_API_SERVER, bodies[i]);
+        assert_int_equal(req.parsing.most_calls, 1);
+        assert_null(req.inference.grammar.kind); /* left to the model but for the number */
+        good(apis[i], BY_API_PARITY, bodies[i]);
+        assert_int_equal(req.parsing.most_calls, 0);
+    }
+    good(BY_API_RESPONSES, BY_API_SERVER, "\"input\":\"a\",\"parallel_tool_calls\":null");
+    assert_false(req.echo.one_call);
+    bad(BY_API_RESPONSES, BY_API_SERVER, "\"input\":\"a\",\"parallel_tool_calls\":1", "parallel_tool_calls");
+    good(BY_API_RESPONSES, BY_API_PARITY, "\"input\":\"a\",\"parallel_tool_calls\":1");
+}
+
 static void penalties(void **state) {
     (void)state;
     static const char fields[] = "\"presence_penalty\":-2,\"frequency_penalty\":0.5,\"repetition_penalty\":1.25";
@@ -572,6 +594,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(kinds_of_response_format),
         TEST(n_choices),
+        TEST(one_call_at_most),
         TEST(penalties),
         TEST(logit_bias),
         TEST(top_k_and_min_p),

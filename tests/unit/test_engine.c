@@ -1,5 +1,5 @@
 /* test_engine.c - the engine where something is scarce: memory calls in steady state, the scheduler's time, readers that do not
- * read, allocations that fail, host memory that holds no swapped sequence. BY_TEST_TIMEOUT=300 */
+ * read, host memory that holds no swapped sequence. What fails is in test_engine_faults.c. BY_TEST_TIMEOUT=300 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "support/golden.h"
 #include "support/seed.h"
 
-enum { COMPANY = 5, MANY = 1024 };
+enum { MANY = 1024 };
 
 static by_rng rng;
 static by_err err;
@@ -190,86 +190,6 @@ static void a_reader_that_does_not_read_stops_only_its_own_request(void **state)
     by_engine_close(e);
 }
 
-/* ---- failing allocations ---- */
-
-typedef struct {
-    int32_t tokens[300];
-    by_request_opts opts;
-    by_run_result want;
-} guest;
-
-static guest guests[COMPANY];
-static by_err reason; /* of the last failure */
-
-static void make_guests(by_engine *e) {
-    static const int32_t lengths[COMPANY] = {5, 260, 140, 3, 40};
-    for (int i = 0; i < COMPANY; i++) {
-        guest *g = &guests[i];
-        by_run_random_tokens(&rng, g->tokens, lengths[i], e);
-        g->opts = by_run_request(g->tokens, lengths[i], 9, (uint64_t)i);
-        if (i == 1) g->opts.n = g->opts.best_of = 2;
-        if (i == 2) {
-            g->opts.n = 2;
-            g->opts.best_of = 3;
-        }
-        if (i == 3) g->opts.sampling.frequency_penalty = 0.5f;
-        if (i == 4) g->opts.prompt_logprobs = true;
-    }
-}
-
-/* All at once; returns how many failed. Those must say why, the others be right. */
-static int run_company(by_engine *e, int64_t fail_nth, bool first) {
-    static by_run_result got;
-    by_request *r[COMPANY];
-    int n_failed = 0;
-    by_alloc_fail_nth(fail_nth);
-    for (int i = 0; i < COMPANY; i++) {
-        by_status status = by_engine_submit(e, &guests[i].opts, &r[i], &err);
-        if (status == BY_OK) continue;
-        assert_int_equal(status, BY_ENOMEM);
-        n_failed++;
-    }
-    for (int i = 0; i < COMPANY; i++) {
-        if (!r[i]) continue;
-        by_run_read(&got, r[i]);
-        assert_false(got.stuck);
-        if (first) guests[i].want = got;
-        if (got.finish[0] == BY_CHOICE_ERROR) {
-            if (got.err.code != BY_ENOMEM) fail_msg("allocation %d: request %d: %s", (int)fail_nth, i, got.err.msg);
-            n_failed++;
-            reason = got.err;
-        } else if (!by_run_same("with a failed allocation", &got, &guests[i].want)) {
-            fail_msg("allocation %d: request %d", (int)fail_nth, i);
-        }
-    }
-    by_alloc_fail_nth(0);
-    assert_true(by_engine_wait_idle(e, 60000));
-    return n_failed;
-}
-
-static void a_failed_allocation_fails_one_request_at_most(void **state) {
-    (void)state;
-    by_engine_opts o = options();
-    o.kv_blocks = 12; /* sequences are swapped, too */
-    o.expect_quantile = 0.01;
-    o.state_slots = 8;
-    by_engine *e = open_engine(&o);
-    make_guests(e);
-    assert_int_equal(run_company(e, 0, true), 0);
-    for (int i = 0; i < 4; i++) assert_int_equal(run_company(e, 0, false), 0); /* operators have their scratch memory now */
-    int n_failed = 0, step = by_test_scaled(100) >= 100 ? 1 : 9;
-    for (int n = 1; n < 130; n += step) {
-        int k = run_company(e, n, false);
-        if (k > 1) fail_msg("allocation %d: %d requests have failed: %s", n, k, reason.msg);
-        n_failed += k;
-        by_engine_stats s = by_run_stats_at_rest(e);
-        assert_int_equal(s.blocks_used + s.slots_used, 0);
-    }
-    assert_true(n_failed > 30 / step);
-    assert_int_equal(run_company(e, 0, false), 0);
-    by_engine_close(e);
-}
-
 /* ---- no host memory ---- */
 
 static void a_swap_finds_its_memory_when_nothing_else_can_run(void **state) {
@@ -314,7 +234,6 @@ int main(void) {
         cmocka_unit_test(a_prefix_of_a_long_prompt_is_no_strangers_state),
         cmocka_unit_test(choices_go_on_without_the_first),
         cmocka_unit_test(a_reader_that_does_not_read_stops_only_its_own_request),
-        cmocka_unit_test(a_failed_allocation_fails_one_request_at_most),
         cmocka_unit_test(a_swap_finds_its_memory_when_nothing_else_can_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

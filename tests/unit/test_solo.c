@@ -11,6 +11,7 @@
 #include "engine/solo_gen.h"
 #include "support/device.h"
 #include "support/golden.h"
+#include "support/seed.h"
 
 static by_err err;
 
@@ -69,6 +70,55 @@ static void the_caller_can_stop_and_the_prompt_is_checked(void **state) {
     by_solo_close(&s);
 }
 
+static by_status any_token(void *arg, int32_t token, float logprob, by_err *e) {
+    (void)arg, (void)token, (void)logprob, (void)e;
+    return BY_OK;
+}
+
+/* A generation ends at a stop token among its drafts, and the next one goes on behind it in the same caches with other words: it must
+ * not find the rows of the drafts that came behind the stop token. */
+static void a_second_turn_finds_nothing_behind_a_stop_token(void **state) {
+    (void)state;
+    enum { N = 60, MORE = 4 };
+    by_solo_opts so = {.device = {.backend = BY_BACKEND_CPU, .n_threads = 1}, .model = {.numerics = BY_NUMERICS_DEPLOYED}, .draft = true};
+    by_solo s, fresh;
+    assert_int_equal(by_solo_open(&s, by_source_path("models/tiny"), &so, &err), BY_OK);
+    assert_int_equal(by_solo_open(&fresh, by_source_path("models/tiny"), &so, &err), BY_OK);
+    assert_int_equal(by_solo_reserve(&s, 256, 32, &err) + by_solo_reserve(&fresh, 256, 32, &err), 0);
+    int32_t plain[3 + N] = {0, 4899, 569}, turn[256], again[256];
+    by_solo_gen_opts o = {.sampling = by_sample_params_default(), .max_tokens = N, .ignore_eos = true, .draft = true};
+    o.sampling.law.temperature = 0;
+    by_solo_gen_result r, r2;
+    assert_int_equal(by_solo_generate(&s, plain, 3, &o, any_token, NULL, &r, &err), BY_OK);
+    assert_true(r.n_accepted > 8);
+    int n_behind = 0;
+    for (int cut = 0; cut < N; cut += by_test_scaled(100) >= 100 ? 1 : 5) {
+        bool first = true; /* of its kind: else the generation would end earlier */
+        for (int i = 0; i < cut; i++) first &= plain[3 + i] != plain[3 + cut];
+        if (!first) continue;
+        by_solo_reset(&s);
+        memcpy(turn, plain, 3 * sizeof *turn);
+        o.sampling.stop_ids = &plain[3 + cut];
+        o.sampling.n_stop_ids = 1;
+        assert_int_equal(by_solo_generate(&s, turn, 3, &o, any_token, NULL, &r, &err), BY_OK);
+        assert_int_equal(r.n_output, cut + 1);
+        n_behind += r.n_output < 1 + r.n_steps + r.n_accepted;
+        int32_t n = 3 + r.n_output + MORE;
+        for (int i = 0; i < MORE; i++) turn[n - MORE + i] = 100 + 7 * i + cut;
+        memcpy(again, turn, sizeof again);
+        o.sampling.n_stop_ids = 0;
+        o.max_tokens = 8;
+        assert_int_equal(by_solo_generate(&s, turn, n, &o, any_token, NULL, &r, &err), BY_OK);
+        by_solo_reset(&fresh);
+        assert_int_equal(by_solo_generate(&fresh, again, n, &o, any_token, NULL, &r2, &err), BY_OK);
+        assert_memory_equal(turn, again, (size_t)(n + 8) * sizeof *turn);
+        o.max_tokens = N;
+    }
+    assert_true(n_behind > 0);
+    by_solo_close(&s);
+    by_solo_close(&fresh);
+}
+
 static void opening_fails_cleanly_at_every_allocation(void **state) {
     (void)state;
     by_solo_opts o = {.device = {.backend = BY_BACKEND_REF}, .model = {.numerics = BY_NUMERICS_DEPLOYED}};
@@ -91,6 +141,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_decode_step_allocates_nothing),
         cmocka_unit_test(the_caller_can_stop_and_the_prompt_is_checked),
+        cmocka_unit_test(a_second_turn_finds_nothing_behind_a_stop_token),
         cmocka_unit_test(opening_fails_cleanly_at_every_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

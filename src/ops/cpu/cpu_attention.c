@@ -13,6 +13,7 @@ typedef struct {
     const by_attention_args *a;
     const by_vec *vec;
     int64_t keys_max, head_block;
+    int64_t ring_bytes, main_bytes; /* of a record */
     int64_t t;        /* few rows: the row at hand */
     float *shared;    /* few rows: its keys [keys_max][d] */
     float *scratch;   /* [threads][per_thread] */
@@ -46,23 +47,41 @@ static view look(const by_attention_args *a, int64_t t) {
     return v;
 }
 
-/* Keys [begin, end) of the view, window first. */
-static void load_keys(const attention *p, const view *v, float *keys, int64_t begin, int64_t end) {
+/* Records that lie one behind another. */
+typedef struct {
+    by_rec rec;
+    const unsigned char *at;
+    int64_t stride, n;
+} run;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The run that begins with key j of the view, window first, then entries. */
+static run run_at(const attention *p, const view *v, int64_t j) {
     const by_attention_args *a = p->a;
-    int64_t d = a->d;
-    for (int64_t j = begin; j < end; j++) {
-        const unsigned char *at;
-        by_rec rec;
-        if (j < v->n_window) {
-            int32_t pos = v->p0 + (int32_t)j;
-            rec = a->ring.rec;
-            at = pos >= v->pos0 ? by_tensor_row(&a->kv, v->row0 + (pos - v->pos0)) : v->ring + pos % a->ring.len * by_rec_bytes(rec, d);
-        } else {
-            int64_t i = j - v->n_window;
-            rec = a->main.rec;
-            at = by_page_entry(&a->main, &a->batch, v->seq, v->list ? v->list[i] : i, d, NULL);
-        }
-        p->vec->rec_load(keys + j * d, rec, at, rec == BY_REC_FP8 ? at + d : at + d / 2, d);
+    int64_t d = a->d, bytes = j < v->n_window ? p->ring_bytes : p->main_bytes;
+    if (j < v->n_window) {
+        int32_t pos = v->p0 + (int32_t)j;
+        int64_t left = v->n_window - j;
+        if (pos >= v->pos0) return (run){a->ring.rec, by_tensor_row(&a->kv, v->row0 + (pos - v->pos0)), a->kv.stride, left};
+        int32_t slot = pos % a->ring.len;
+        return (run){a->ring.rec, v->ring + slot * bytes, bytes, least(least(a->ring.len - slot, v->pos0 - pos), left)};
+    }
+    int64_t i = j - v->n_window, n = 1;
+    int32_t e = v->list ? v->list[i] : (int32_t)i;
+    int64_t most = least(a->main.per_block - e % a->main.per_block, v->count - i);
+    if (v->list)
+        while (n < most && v->list[i + n] == e + n) n++;
+    return (run){a->main.rec, by_page_entry(&a->main, &a->batch, v->seq, e, d, NULL), bytes, v->list ? n : most};
+}
+
+/* Keys [begin, end) of the view. */
+static void load_keys(const attention *p, const view *v, float *keys, int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end;) {
+        run r = run_at(p, v, j);
+        int64_t n = least(r.n, end - j);
+        p->vec->rec_load_rows(keys + j * p->a->d, r.rec, r.at, r.stride, n, p->a->d);
+        j += n;
     }
 }
 
@@ -134,7 +153,8 @@ by_status by_cpu_attention(by_device *dev, const by_attention_args *a, by_err *e
     int64_t T = a->q.rows, d = a->d, topk = a->main.mem ? a->sel.cols - 1 : 0;
     if (d % 32 != 0 || a->heads < 1) return by_ops_ref.attention(dev, a, err);
     if (T == 0) return BY_OK;
-    attention p = {.a = a, .vec = by_cpu_of(dev)->vec, .head_block = HEAD_BLOCK};
+    attention p = {.a = a, .vec = by_cpu_of(dev)->vec, .head_block = HEAD_BLOCK, .ring_bytes = by_rec_bytes(a->ring.rec, d)};
+    if (a->main.mem) p.main_bytes = by_rec_bytes(a->main.rec, d);
     p.keys_max = (a->window + topk + (a->block ? a->batch.n_rows : 0) + 15) / 16 * 16;
     by_pool *pool = by_cpu_pool(dev, (double)T * a->heads * (double)d * 64);
     int64_t threads = by_pool_threads(pool), blocks = (a->heads + HEAD_BLOCK - 1) / HEAD_BLOCK;

@@ -10,6 +10,7 @@
 #include "ops/cpu/cpu_ops.h"
 
 enum { PIECE = 256, BUCKETS = 2048 };
+#define SCORES_MAX (INT64_C(1) << 24) /* 64 MiB of scores at a time */
 
 typedef struct {
     const by_index_select_args *a;
@@ -208,7 +209,7 @@ by_status by_cpu_index_select(by_device *dev, const by_index_select_args *a, by_
     if (T == 0) return BY_OK;
     selection p = {.a = a, .vec = by_cpu_of(dev)->vec, .n_max = a->n_entries_max > 0 ? a->n_entries_max : 1};
     p.pieces = (p.n_max + PIECE - 1) / PIECE;
-    p.n_rows = (INT64_C(1) << 24) / p.n_max; /* 64 MiB of scores at a time */
+    p.n_rows = SCORES_MAX / p.n_max;
     p.n_rows = p.n_rows < 1 ? 1 : p.n_rows > T ? T : p.n_rows;
     p.per_thread = PIECE * d + a->heads * PIECE + a->heads + 16;
     if (p.per_thread < BUCKETS) p.per_thread = BUCKETS;
@@ -220,9 +221,10 @@ by_status by_cpu_index_select(by_device *dev, const by_index_select_args *a, by_
     by_pool *pool = idle ? NULL : by_cpu_pool(dev, (double)T * (double)p.n_max * (double)hd);
     size_t threads = (size_t)by_pool_threads(pool);
     by_cpu_scratch s = {0};
-    if (!idle) {
-        by_cpu_want(&s, by_mul_size((size_t)(p.n_rows * p.n_max), 4));
-        by_cpu_want(&s, by_mul_size((size_t)(p.n_rows * hd), 4));
+    if (!idle) { /* bounds that never fall when rows or entries become more: see by_device_scratch */
+        int64_t most = p.n_max > SCORES_MAX ? p.n_max : SCORES_MAX;
+        by_cpu_want(&s, by_mul_size((size_t)(T * p.n_max < most ? T * p.n_max : most), 4));
+        by_cpu_want(&s, by_mul_size((size_t)(T * hd), 4));
     }
     by_cpu_want(&s, by_mul_size(threads, (size_t)p.per_thread * 4));
     BY_TRY(by_cpu_begin(&s, dev, err));

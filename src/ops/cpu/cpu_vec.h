@@ -34,6 +34,8 @@ typedef struct by_vec {
     void (*round)(float *x, by_dtype type, int64_t n);
     /* Cache records; IX4 with its scales apart. d a multiple of 32. */
     void (*rec_load)(float *x, by_rec rec, const uint8_t *data, const uint8_t *scales, int64_t d);
+    /* n FP8, FP4 or F32 records with their scales behind their data, stride bytes apart, to rows of d values. */
+    void (*rec_load_rows)(float *x, by_rec rec, const uint8_t *data, int64_t stride, int64_t n, int64_t d);
     void (*rec_store)(uint8_t *data, uint8_t *scales, by_rec rec, const float *x, int64_t d);
 
     double (*dot)(const float *x, const float *y, int64_t n);

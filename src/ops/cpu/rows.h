@@ -45,23 +45,23 @@ VEC void v_store_part(float *p, v16 v, int64_t n) {
 
 VEC v16 v_abs(v16 x) { return v_float(vi_and(v_bits(x), vi_set1(0x7fffffff))); }
 
+#ifndef VEC_OWN_BF16
 /* The upper halves, rounded to nearest even; NaN stays a quiet NaN. */
 VEC v16i v_to_bf16(v16 x) {
     v16i u = v_bits(x), high = vi_srl(u, 16);
     v16i rounded = vi_srl(vi_add(u, vi_add(vi_set1(0x7fff), vi_and(high, vi_set1(1)))), 16);
     return vi_pick_gt(vi_and(u, vi_set1(0x7fffffff)), vi_set1(0x7f800000), vi_or(high, vi_set1(0x40)), rounded);
 }
+#endif
 VEC v16 v_load_bf16(const void *p) { return v_float(vi_sll(vi_load_u16(p), 16)); }
 
-/* |x| as E4M3 with the sign of x; see by_e4m3_of_f32. */
+/* |x| as E4M3 with the sign of x; see by_e4m3_of_f32. NaN and what rounds beyond 448 end at the largest code. */
 VEC v16i v_to_e4m3(v16 x) {
     v16i u = v_bits(x), sign = vi_and(vi_srl(u, 24), vi_set1(0x80)), a = vi_and(u, vi_set1(0x7fffffff));
-    v16i low = v_to_int(v_mul(v_float(vi_min(a, vi_set1(0x3c800000))), v_set1(512.0f))); /* below 2^-6: multiples of 2^-9 */
+    v16i low = v_to_int(v_mul(v_float(a), v_set1(512.0f))); /* below 2^-6: multiples of 2^-9 */
     v16i r = vi_add(a, vi_add(vi_set1(0x7ffff), vi_and(vi_srl(a, 20), vi_set1(1))));
     v16i code = vi_min(vi_sub(vi_srl(r, 20), vi_set1(120 << 3)), vi_set1(0x7e));
-    code = vi_pick_gt(vi_set1(0x3c800000), a, low, code);          /* 2^-6 */
-    code = vi_pick_gt(a, vi_set1(0x43e7ffff), vi_set1(0x7e), code); /* 464 and more, NaN */
-    return vi_or(code, sign);
+    return vi_or(vi_pick_gt(vi_set1(0x3c800000), a, low, code), sign); /* 2^-6 */
 }
 
 /* |x| as E2M1 with the sign of x; see by_e2m1_of_f32. */
@@ -153,24 +153,46 @@ static void round_row(float *x, by_dtype type, int64_t n) {
     FOR_BLOCKS(n) STORE(x, v_float(vi_sll(v_to_bf16(LOAD(x)), 16)));
 }
 
+#ifndef VEC_OWN_E4M3
+VEC void v_load_e4m3_pair(v16 out[2], const uint8_t *p) {
+    out[0] = v_load_e4m3(p);
+    out[1] = v_load_e4m3(p + L);
+}
+#endif
+
+VEC void rec_load_one(float *x, by_rec rec, const uint8_t *data, const uint8_t *scales, int64_t d) {
+    if (rec == BY_REC_F32) {
+        memcpy(x, data, (size_t)d * 4);
+        return;
+    }
+    for (int64_t i = 0; i < d; i += 32) {
+        v16 v[2];
+        bool fp4 = rec == BY_REC_FP4;
+        if (rec == BY_REC_FP8) v_load_e4m3_pair(v, data + i);
+        else v_load_e2m1(v, data + i / 2);
+        float s0 = fp4 ? by_e4m3_to_f32(scales[i / 16]) : by_ue8m0_to_f32(scales[i / 32]);
+        float s1 = fp4 ? by_e4m3_to_f32(scales[i / 16 + 1]) : s0;
+        v_store(x + i, v_mul(v[0], v_set1(s0)));
+        v_store(x + i + L, v_mul(v[1], v_set1(s1)));
+    }
+}
+
 static void rec_load(float *x, by_rec rec, const uint8_t *data, const uint8_t *scales, int64_t d) {
     switch (rec) {
-    case BY_REC_F32: memcpy(x, data, (size_t)d * 4); return;
-    case BY_REC_FP8:
-        for (int64_t i = 0; i < d; i += L) v_store(x + i, v_mul(v_load_e4m3(data + i), v_set1(by_ue8m0_to_f32(scales[i / 32]))));
-        return;
-    case BY_REC_FP4:
-    case BY_REC_IX4:
-        for (int64_t i = 0; i < d; i += 32) {
-            v16 v[2];
-            v_load_e2m1(v, data + i / 2);
-            bool fp4 = rec == BY_REC_FP4;
-            float s0 = fp4 ? by_e4m3_to_f32(scales[i / 16]) : by_ue8m0_to_f32(scales[i / 32]);
-            float s1 = fp4 ? by_e4m3_to_f32(scales[i / 16 + 1]) : s0;
-            v_store(x + i, v_mul(v[0], v_set1(s0)));
-            v_store(x + i + L, v_mul(v[1], v_set1(s1)));
-        }
+    case BY_REC_F32: rec_load_one(x, BY_REC_F32, data, scales, d); return;
+    case BY_REC_FP8: rec_load_one(x, BY_REC_FP8, data, scales, d); return;
+    case BY_REC_FP4: rec_load_one(x, BY_REC_FP4, data, scales, d); return;
+    case BY_REC_IX4: rec_load_one(x, BY_REC_IX4, data, scales, d); return;
     }
+}
+
+static void rec_load_rows(float *x, by_rec rec, const uint8_t *data, int64_t stride, int64_t n, int64_t d) {
+    if (rec == BY_REC_FP8)
+        for (int64_t i = 0; i < n; i++, x += d, data += stride) rec_load_one(x, BY_REC_FP8, data, data + d, d);
+    else if (rec == BY_REC_FP4)
+        for (int64_t i = 0; i < n; i++, x += d, data += stride) rec_load_one(x, BY_REC_FP4, data, data + d / 2, d);
+    else
+        for (int64_t i = 0; i < n; i++, x += d, data += stride) rec_load_one(x, BY_REC_F32, data, NULL, d);
 }
 
 static void rec_store(uint8_t *data, uint8_t *scales, by_rec rec, const float *x, int64_t d) {
@@ -290,13 +312,26 @@ static void add_scaled_row(float *y, float a, const float *x, int64_t n) {
 
 /* ---- exponentials ------------------------------------------------------------------------------------------------ */
 
+#ifndef VEC_OWN_EXP
+VEC v16 v_nearest(v16 x) { return v_of_int(v_to_int(x)); }
+
+/* p 2^fn, but 0 where x is below -87.3, infinity where it is above 88.3, and x where it is NaN. */
+VEC v16 v_exp_finish(v16 p, v16 fn, v16 x) {
+    p = v_mul(p, v_float(vi_sll(vi_add(v_to_int(fn), vi_set1(127)), 23)));
+    v16i size = vi_and(v_bits(x), vi_set1(0x7fffffff)), inf = vi_set1(0x7f800000);
+    v16i below = vi_pick_gt(vi_set1(0), v_bits(x), size, vi_set1(0)), above = vi_pick_gt(vi_set1(0), v_bits(x), vi_set1(0), size);
+    v16i y = vi_pick_gt(below, vi_set1(0x42ae999a), vi_set1(0), v_bits(p)); /* 87.3 */
+    y = vi_pick_gt(above, vi_set1(0x42b0999a), inf, y);                     /* 88.3 */
+    return v_float(vi_pick_gt(size, inf, v_bits(x), y));
+}
+#endif
+
 /* e^x to about one unit in the last place: x = n ln 2 + r, a polynomial for r, a multiplication by 2^n. Below -87.3 zero,
  * above 88.3 infinity; NaN stays NaN. */
 VEC v16 v_exp(v16 x) {
     v16 c = v_min(v_set1(88.3f), x); /* the second operand where one is NaN */
     c = v_max(v_set1(-87.3f), c);
-    v16i n = v_to_int(v_mul(c, v_set1(1.44269504f)));
-    v16 fn = v_of_int(n), r = v_fma(fn, v_set1(-0.693145752f), c);
+    v16 fn = v_nearest(v_mul(c, v_set1(1.44269504f))), r = v_fma(fn, v_set1(-0.693145752f), c);
     r = v_fma(fn, v_set1(-1.42860677e-6f), r);
     v16 p = v_set1(1.0f / 5040);
     p = v_fma(p, r, v_set1(1.0f / 720));
@@ -304,13 +339,7 @@ VEC v16 v_exp(v16 x) {
     p = v_fma(p, r, v_set1(1.0f / 24));
     p = v_fma(p, r, v_set1(1.0f / 6));
     p = v_fma(p, r, v_set1(0.5f));
-    p = v_fma(v_mul(p, r), r, v_add(r, v_set1(1.0f)));
-    p = v_mul(p, v_float(vi_sll(vi_add(n, vi_set1(127)), 23)));
-    v16i size = vi_and(v_bits(x), vi_set1(0x7fffffff)), inf = vi_set1(0x7f800000);
-    v16i below = vi_pick_gt(vi_set1(0), v_bits(x), size, vi_set1(0)), above = vi_pick_gt(vi_set1(0), v_bits(x), vi_set1(0), size);
-    v16i y = vi_pick_gt(below, vi_set1(0x42ae999a), vi_set1(0), v_bits(p)); /* 87.3 */
-    y = vi_pick_gt(above, vi_set1(0x42b0999a), inf, y);                     /* 88.3 */
-    return v_float(vi_pick_gt(size, inf, v_bits(x), y));
+    return v_exp_finish(v_fma(v_mul(p, r), r, v_add(r, v_set1(1.0f))), fn, x);
 }
 
 VEC v16 v_swiglu(v16 g, v16 u, float limit, float w) {
@@ -328,13 +357,15 @@ static void swiglu_row(float *y, const float *g, const float *u, int64_t n, floa
 
 VEC v16 v_round_bf16(v16 x) { return v_float(vi_sll(v_to_bf16(x), 16)); }
 
-/* With its exponent bits alone a value that is not finite is infinite, and any other is not. */
-VEC bool has_bad(v16 a, v16 b, v16 c, v16 d) {
+#ifndef VEC_OWN_BAD
+/* Is one of them not finite? With its exponent bits alone such a value is infinite, and any other is not. */
+VEC bool v_has_bad(v16 a, v16 b, v16 c, v16 d) {
     const v16i exponent = vi_set1(0x7f800000);
     v16 most = v_max(v_max(v_float(vi_and(v_bits(a), exponent)), v_float(vi_and(v_bits(b), exponent))),
                      v_max(v_float(vi_and(v_bits(c), exponent)), v_float(vi_and(v_bits(d), exponent))));
     return v_max_all(most) == INFINITY;
 }
+#endif
 
 static void gate_rows(const by_vec_gate *e) {
     const bool bf16 = e->act == BY_BF16;
@@ -349,7 +380,7 @@ static void gate_rows(const by_vec_gate *e) {
             u0 = v_round_bf16(u0);
             u1 = v_round_bf16(u1);
         }
-        if (has_bad(g0, g1, u0, u1)) __atomic_store_n(&e->bad[e->row[r]], 1, __ATOMIC_RELAXED);
+        if (v_has_bad(g0, g1, u0, u1)) __atomic_store_n(&e->bad[e->row[r]], 1, __ATOMIC_RELAXED);
         const float w = e->weight ? e->weight[r] : 1;
         float y[2 * L];
         v_store(y, v_swiglu(g0, u0, e->limit, w));
@@ -453,6 +484,12 @@ VEC void scores_tile(float *s, int64_t lds, const float *q, int64_t ldq, const f
             VEC_UNROLL for (int j = 0; j < K; j++) acc[h * K + j] = v_fma(x, key[j], acc[h * K + j]);
         }
     }
+#ifdef VEC_OWN_SUM16
+    if (H == 4 && K == 4) {
+        v_sum16(s, lds, acc, scale);
+        return;
+    }
+#endif
     VEC_UNROLL for (int i = 0; i < H * K; i += 4) {
         float sum[4];
         v_sum4(sum, acc[i], i + 1 < H * K ? acc[i + 1] : acc[i], i + 2 < H * K ? acc[i + 2] : acc[i],
@@ -522,10 +559,11 @@ static void head_sum_rows(float *score, const float *s, int64_t lds, const float
 }
 
 #define BY_VEC_TABLE(set)                                                                                              \
-    {.isa = set, .load = load_row, .store = store_row, .round = round_row, .rec_load = rec_load, .rec_store = rec_store, \
-     .dot = dot_rows, .norm = norm_row, .rotate = rotate_row, .mix = mix_rows, .mix_squares = mix_squares_rows,        \
-     .hc_weights = hc_weights_lanes, .write_back = write_back_rows, .add_scaled = add_scaled_row,                      \
-     .add_rows = add_rows_row, .swiglu = swiglu_row, .gate_rows = gate_rows, .softplus_root = softplus_root_row,       \
-     .dot4 = dot4_rows, .scores = scores_rows, .softmax = softmax_row, .values = values_rows, .head_sum = head_sum_rows}
+    {.isa = set, .load = load_row, .store = store_row, .round = round_row, .rec_load = rec_load,                       \
+     .rec_load_rows = rec_load_rows, .rec_store = rec_store, .dot = dot_rows, .norm = norm_row, .rotate = rotate_row,  \
+     .mix = mix_rows, .mix_squares = mix_squares_rows, .hc_weights = hc_weights_lanes, .write_back = write_back_rows,  \
+     .add_scaled = add_scaled_row, .add_rows = add_rows_row, .swiglu = swiglu_row, .gate_rows = gate_rows,             \
+     .softplus_root = softplus_root_row, .dot4 = dot4_rows, .scores = scores_rows, .softmax = softmax_row,             \
+     .values = values_rows, .head_sum = head_sum_rows}
 
 #endif

@@ -3,6 +3,7 @@
 #define BY_OPS_CPU_VEC_AVX512_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define VEC static inline __attribute__((always_inline))
@@ -40,6 +41,30 @@ VEC v16i vi_pick_gt(v16i a, v16i b, v16i x, v16i y) { return _mm512_mask_blend_e
 VEC v16 v_of_int(v16i a) { return _mm512_cvtepi32_ps(a); }
 VEC v16i v_to_int(v16 a) { return _mm512_cvtps_epi32(a); } /* nearest even */
 
+/* Shorter than the versions of rows.h, the same values. */
+#define VEC_OWN_BF16
+VEC v16i v_to_bf16(v16 x) {
+    const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff);
+    __m512i u = _mm512_castps_si512(x), high = _mm512_srli_epi32(u, 16);
+    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(half, _mm512_and_si512(high, one))), 16);
+    return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), high, _mm512_set1_epi32(0x40));
+}
+
+#define VEC_OWN_EXP
+VEC v16 v_nearest(v16 x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+VEC v16 v_exp_finish(v16 p, v16 fn, v16 x) {
+    p = _mm512_scalef_ps(p, fn);
+    p = _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, _mm512_set1_ps(88.3f), _CMP_GT_OQ), _mm512_set1_ps(__builtin_inff()));
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.3f), _CMP_NLT_UQ), p);
+}
+
+#define VEC_OWN_BAD
+VEC bool v_has_bad(v16 a, v16 b, v16 c, v16 d) {
+    enum { NAN_OR_INFINITE = 0x01 | 0x08 | 0x10 | 0x80 };
+    return (_mm512_fpclass_ps_mask(a, NAN_OR_INFINITE) | _mm512_fpclass_ps_mask(b, NAN_OR_INFINITE) |
+            _mm512_fpclass_ps_mask(c, NAN_OR_INFINITE) | _mm512_fpclass_ps_mask(d, NAN_OR_INFINITE)) != 0;
+}
+
 /* Neighbours swapped; even lanes twice; odd lanes twice. */
 VEC v16 v_swap(v16 a) { return _mm512_permute_ps(a, 0xb1); }
 VEC v16 v_even(v16 a) { return _mm512_moveldup_ps(a); }
@@ -59,6 +84,23 @@ VEC v16 v_load_e4m3(const uint8_t *p) {
     __mmask16 is_nan = _mm_cmpeq_epi8_mask(_mm_and_si128(b, nan), nan);
     __m512 v = _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(256.0f));
     return _mm512_mask_mov_ps(v, is_nan, _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)));
+}
+
+/* The same of 32 bytes; NaN is rare. */
+#define VEC_OWN_E4M3
+VEC void v_load_e4m3_pair(v16 out[2], const uint8_t *p) {
+    __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    const __m256i nan = _mm256_set1_epi8(0x7f);
+    __m512i h = _mm512_slli_epi16(_mm512_cvtepu8_epi16(b), 8);
+    h = _mm512_and_si512(_mm512_srai_epi16(h, 1), _mm512_set1_epi16((short)0xbf80));
+    __mmask32 is_nan = _mm256_cmpeq_epi8_mask(_mm256_and_si256(b, nan), nan);
+    const __m512 up = _mm512_set1_ps(256.0f), quiet = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000));
+    out[0] = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_castsi512_si256(h)), up);
+    out[1] = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1)), up);
+    if (__builtin_expect(is_nan != 0, 0)) {
+        out[0] = _mm512_mask_mov_ps(out[0], (__mmask16)is_nan, quiet);
+        out[1] = _mm512_mask_mov_ps(out[1], (__mmask16)(is_nan >> 16), quiet);
+    }
 }
 
 /* 16 bytes of E2M1 pairs -> 32 values in natural order. */
@@ -93,6 +135,25 @@ VEC void v_sum4(float out[4], v16 a, v16 b, v16 c, v16 d) {
     u = _mm512_add_ps(u, _mm512_permute_ps(u, 0xb1));
     const __m512i first = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, u)));
+}
+
+/* s[h * lds + j] = scale times the sum of a[h * 4 + j], by that tree for all sixteen at once. */
+#define VEC_OWN_SUM16
+VEC void v_sum16(float *s, int64_t lds, const v16 a[16], float scale) {
+    __m512 u[4]; /* u[j]: quarter h is a[h * 4 + j], its lanes i and i + 8, then i + 4 added */
+    for (int j = 0; j < 4; j++) {
+        __m512 x = _mm512_add_ps(_mm512_shuffle_f32x4(a[j], a[4 + j], 0x44), _mm512_shuffle_f32x4(a[j], a[4 + j], 0xee));
+        __m512 y = _mm512_add_ps(_mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0x44), _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0xee));
+        u[j] = _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));
+    }
+    __m512 x = _mm512_add_ps(_mm512_shuffle_ps(u[0], u[1], 0x44), _mm512_shuffle_ps(u[0], u[1], 0xee));
+    __m512 y = _mm512_add_ps(_mm512_shuffle_ps(u[2], u[3], 0x44), _mm512_shuffle_ps(u[2], u[3], 0xee));
+    __m512 sum = _mm512_add_ps(_mm512_shuffle_ps(x, y, 0x88), _mm512_shuffle_ps(x, y, 0xdd));
+    sum = _mm512_mul_ps(sum, _mm512_set1_ps(scale));
+    _mm_storeu_ps(s, _mm512_castps512_ps128(sum));
+    _mm_storeu_ps(s + lds, _mm512_extractf32x4_ps(sum, 1));
+    _mm_storeu_ps(s + 2 * lds, _mm512_extractf32x4_ps(sum, 2));
+    _mm_storeu_ps(s + 3 * lds, _mm512_extractf32x4_ps(sum, 3));
 }
 
 VEC v16d vd_zero(void) { return (v16d){_mm512_setzero_pd(), _mm512_setzero_pd()}; }
