@@ -62,9 +62,10 @@ static by_status load(void *arg, by_service **out, by_err *err) {
     return by_service_open(out, &s->service, err);
 }
 
-static void on_ready(void *arg) {
+static void on_ready(void *arg, int64_t load_ns, int64_t first_ns) {
     server *s = arg;
-    fprintf(stderr, "bathyc serve: ready after %.1f s\n", (double)(by_clock_ns() - s->start_ns) * 1e-9);
+    fprintf(stderr, "bathyc serve: ready after %.1f s (loading %.1f s, first token %.1f s)\n", (double)(by_clock_ns() - s->start_ns) * 1e-9,
+            (double)load_ns * 1e-9, (double)first_ns * 1e-9);
     by_sd_notify("READY=1\nSTATUS=ready");
 }
 

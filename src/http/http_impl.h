@@ -103,6 +103,7 @@ struct by_http {
     bool loading, load_failed, draining, stop_now;
     by_post loaded;
     by_service *loaded_service;
+    int64_t load_ns, first_ns;
     by_status load_status;
     by_err load_err;
 };

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "http/http_impl.h"
 
 /* One token, as a client would get it: allocates what the first step allocates, and shows that there is one. */
@@ -34,8 +35,12 @@ static by_status warm_up(by_service *s, by_err *err) {
 
 static void *loader_main(void *arg) {
     by_http *h = arg;
+    int64_t begin = by_clock_ns();
     h->load_status = h->opts.load(h->opts.load_arg, &h->loaded_service, &h->load_err);
+    int64_t loaded = by_clock_ns();
     if (h->load_status == BY_OK) h->load_status = warm_up(h->loaded_service, &h->load_err);
+    h->load_ns = loaded - begin;
+    h->first_ns = by_clock_ns() - loaded;
     by_loop_post(h->loop, &h->loaded);
     return NULL;
 }
@@ -64,7 +69,7 @@ static void on_loaded(void *arg) {
     h->loaded_service = NULL;
     if (h->draining) return;
     by_metrics_gauge_set(h->metrics, BY_GAUGE_READY, 1);
-    if (h->opts.on_ready) h->opts.on_ready(h->opts.hook_arg);
+    if (h->opts.on_ready) h->opts.on_ready(h->opts.hook_arg, h->load_ns, h->first_ns);
 }
 
 by_status by_load_start(by_http *h, by_err *err) {

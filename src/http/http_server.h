@@ -40,8 +40,9 @@ typedef struct by_http_opts {
     /* Opens the model; on a thread of its own. The server closes what it gives. */
     by_status (*load)(void *arg, by_service **out, by_err *err);
     void *load_arg;
-    /* Told on the loop: the first token is possible; the end has begun; a sign of life, every half second. May be NULL. */
-    void (*on_ready)(void *arg);
+    /* Told on the loop: the first token is possible, and how long loading and it took; the end has begun; a sign of life, every
+     * half second. May be NULL. */
+    void (*on_ready)(void *arg, int64_t load_ns, int64_t first_ns);
     void (*on_stopping)(void *arg);
     void (*on_alive)(void *arg);
     void *hook_arg;
