@@ -61,14 +61,19 @@ static void multiply_items(void *arg, int64_t begin, int64_t end, int32_t worker
     const product *p = arg;
     void *scratch = p->scratch + (size_t)worker * p->scratch_bytes;
     by_mm_enter(p->mm, scratch);
-    for (int64_t i = begin; i < end; i++) {
-        int64_t m0 = i / p->items * p->row_block, m1 = p->T - m0 < p->row_block ? p->T : m0 + p->row_block, at = i % p->items;
+    int64_t m0 = begin / p->items * p->row_block, item = begin % p->items;
+    for (int64_t i = begin; i < end; i++, item++) {
+        if (item == p->items) {
+            item = 0;
+            m0 += p->row_block;
+        }
+        int64_t m1 = p->T - m0 < p->row_block ? p->T : m0 + p->row_block;
         int n = 0;
-        while (n + 1 < p->a->n_parts && p->parts[n + 1].first_item <= at) n++;
+        while (n + 1 < p->a->n_parts && p->parts[n + 1].first_item <= item) n++;
         const part *q = &p->parts[n];
-        at -= q->first_item;
-        int64_t group = at / q->group_chunks, first = group * q->group_rows, last = first + q->group_rows;
-        int64_t n0 = (first / q->chunk + at % q->group_chunks) * q->chunk, n1 = n0 + q->chunk;
+        int64_t at = item - q->first_item, group = p->groups > 1 ? at / q->group_chunks : 0; /* a division takes its time */
+        int64_t first = group * q->group_rows, last = first + q->group_rows;
+        int64_t n0 = ((group ? first / q->chunk : 0) + at - group * q->group_chunks) * q->chunk, n1 = n0 + q->chunk;
         n0 = n0 > first ? n0 : first;
         n1 = n1 < last ? n1 : last;
         if (n0 >= n1) continue; /* a group may touch one chunk less than the most */

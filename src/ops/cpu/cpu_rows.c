@@ -240,23 +240,20 @@ by_status by_cpu_embed(by_device *dev, const by_embed_args *a, by_err *err) {
 enum { PIECE = 1024 };
 
 static void post_pieces(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    (void)worker;
     const job *j = arg;
     const by_hc_post_args *a = j->args;
-    int64_t m = a->m, D = a->h.cols / m, pieces = (D + PIECE - 1) / PIECE, bytes = a->h.dtype == BY_BF16 ? 2 : 4;
+    int64_t D = a->h.cols / a->m, pieces = (D + PIECE - 1) / PIECE, bytes = a->h.dtype == BY_BF16 ? 2 : 4;
     for (int64_t i = begin; i < end; i++) {
         int64_t t = i / pieces, c = i % pieces * PIECE, n = D - c < PIECE ? D - c : PIECE;
-        float *h = own(j, worker), *fresh = h + m * PIECE, *out = fresh + m * PIECE;
-        unsigned char *at = by_tensor_row(&a->h, t);
-        for (int64_t s = 0; s < m; s++) j->vec->load(h + s * n, a->h.dtype, at + (s * D + c) * bytes, n);
-        const unsigned char *o = by_tensor_row(&a->out, t);
-        j->vec->load(out, a->out.dtype, o + c * (a->out.dtype == BY_BF16 ? 2 : 4), n);
-        j->vec->write_back(fresh, h, out, by_tensor_f32(&a->post, t), by_tensor_f32(&a->comb, t), a->m, n);
-        for (int64_t s = 0; s < m; s++) j->vec->store(at + (s * D + c) * bytes, a->h.dtype, fresh + s * n, n);
+        j->vec->write_back(by_tensor_row(&a->h, t) + c * bytes, a->h.dtype, by_tensor_row(&a->out, t) + c * bytes,
+                           by_tensor_f32(&a->post, t), by_tensor_f32(&a->comb, t), a->m, D, n);
     }
 }
 by_status by_cpu_hc_post(by_device *dev, const by_hc_post_args *a, by_err *err) {
     int64_t D = a->h.cols / a->m, pieces = (D + PIECE - 1) / PIECE;
-    return run(dev, a, NULL, a->h.rows * pieces, (2 * a->m + 1) * PIECE, (double)a->m * (a->m + 1) * (double)(D / pieces), post_pieces, err);
+    assert(a->out.dtype == a->h.dtype);
+    return run(dev, a, NULL, a->h.rows * pieces, 0, (double)a->m * (a->m + 1) * (double)(D / pieces), post_pieces, err);
 }
 
 static void close_rows(void *arg, int64_t begin, int64_t end, int32_t worker) {

@@ -52,8 +52,9 @@ typedef struct by_vec {
      * pre = sigmoid + eps, post = 2 sigmoid, and comb, an m x m matrix made doubly stochastic: softmax of its rows, then
      * `iters` times columns and rows divided by their sums, beginning and ending with columns. base [m (m + 2)], scale [3]. */
     void (*hc_weights)(float *z, const float *base, const float *scale, int32_t m, int32_t iters, float eps);
-    /* y[j] = post[j] * out + sum_i comb[i * m + j] h[i], rows n apart. */
-    void (*write_back)(float *y, const float *h, const float *out, const float *post, const float *comb, int32_t m, int64_t n);
+    /* In place: h[j] = post[j] * out + sum_i comb[i * m + j] h[i], n values of each of m <= BY_LIMIT_HC_MULT streams that are D values
+     * apart, all of dtype F32 or BF16. */
+    void (*write_back)(void *h, by_dtype type, const void *out, const float *post, const float *comb, int32_t m, int64_t D, int64_t n);
     /* y += a * x. */
     void (*add_scaled)(float *y, float a, const float *x, int64_t n);
     /* y = sum of k rows of x, `stride` bytes apart, then of `last` (NULL: none), everything of dtype F32 or BF16. */

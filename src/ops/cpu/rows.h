@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "ops/cpu/cpu_vec.h"
 #include "ops/formats.h"
 
@@ -244,18 +245,6 @@ static void mix_rows(float *u, const float *a, const float *x, int64_t ldx, int3
     }
 }
 
-static void write_back_rows(float *y, const float *h, const float *out, const float *post, const float *comb, int32_t m,
-                            int64_t n) {
-    for (int32_t j = 0; j < m; j++) {
-        float *to = y + j * n;
-        FOR_BLOCKS(n) {
-            v16 sum = v_mul(v_set1(post[j]), LOAD(out));
-            for (int32_t k = 0; k < m; k++) sum = v_add(sum, v_mul(v_set1(comb[k * m + j]), LOAD(h + k * n)));
-            STORE(to, sum);
-        }
-    }
-}
-
 VEC v16 load_as(by_dtype type, const void *p, int64_t i) {
     return type == BY_BF16 ? v_load_bf16((const uint16_t *)p + i) : v_load((const float *)p + i);
 }
@@ -264,6 +253,34 @@ VEC v16 load_part_as(by_dtype type, const void *p, int64_t i, int64_t n) {
     float x[L] = {0};
     for (int64_t j = 0; j < n; j++) x[j] = type == BY_BF16 ? by_bf16_to_f32(((const uint16_t *)p)[i + j]) : ((const float *)p)[i + j];
     return v_load(x);
+}
+
+VEC void store_as(by_dtype type, void *p, int64_t i, v16 v, int64_t n) { /* n <= 16 of them */
+    if (n == L && type == BY_BF16) vi_store_u16((uint16_t *)p + i, v_to_bf16(v));
+    else if (type == BY_BF16) {
+        float x[L];
+        v_store(x, v);
+        for (int64_t j = 0; j < n; j++) ((uint16_t *)p)[i + j] = by_bf16_of_f32(x[j]);
+    } else if (n == L) v_store((float *)p + i, v);
+    else v_store_part((float *)p + i, v, n);
+}
+
+VEC void write_back_as(void *h, by_dtype type, const void *out, const float *post, const float *comb, int m, int64_t D, int64_t n) {
+    FOR_BLOCKS(n) {
+        v16 x[BY_LIMIT_HC_MULT], o = part == L ? load_as(type, out, i) : load_part_as(type, out, i, part);
+        for (int k = 0; k < m; k++) x[k] = part == L ? load_as(type, h, k * D + i) : load_part_as(type, h, k * D + i, part);
+        for (int j = 0; j < m; j++) {
+            v16 sum = v_mul(v_set1(post[j]), o);
+            for (int k = 0; k < m; k++) sum = v_add(sum, v_mul(v_set1(comb[k * m + j]), x[k]));
+            store_as(type, h, j * D + i, sum, part);
+        }
+    }
+}
+static void write_back_streams(void *h, by_dtype type, const void *out, const float *post, const float *comb, int32_t m, int64_t D,
+                               int64_t n) {
+    if (type == BY_BF16 && m == 4) write_back_as(h, BY_BF16, out, post, comb, 4, D, n); /* loops of known length */
+    else if (type == BY_BF16) write_back_as(h, BY_BF16, out, post, comb, m, D, n);
+    else write_back_as(h, BY_F32, out, post, comb, m, D, n);
 }
 
 VEC double mix_squares_as(float *u, const float *a, by_dtype type, const void *x, int32_t m, int64_t n) {
@@ -291,14 +308,7 @@ VEC void add_rows_as(void *y, by_dtype type, const void *x, int64_t stride, int6
             const void *row = j < k ? (const uint8_t *)x + j * stride : last;
             if (row) sum = v_add(sum, part == L ? load_as(type, row, i) : load_part_as(type, row, i, part));
         }
-        if (type == BY_F32) STORE((float *)y, sum);
-        else if (part == L) vi_store_u16((uint16_t *)y + i, v_to_bf16(sum));
-        else
-            for (int64_t j = 0; j < part; j++) {
-                float s[L];
-                v_store(s, sum);
-                ((uint16_t *)y)[i + j] = by_bf16_of_f32(s[j]);
-            }
+        store_as(type, y, i, sum, part);
     }
 }
 static void add_rows_row(void *y, by_dtype type, const void *x, int64_t stride, int64_t k, const void *last, int64_t n) {
@@ -561,7 +571,7 @@ static void head_sum_rows(float *score, const float *s, int64_t lds, const float
 #define BY_VEC_TABLE(set)                                                                                              \
     {.isa = set, .load = load_row, .store = store_row, .round = round_row, .rec_load = rec_load,                       \
      .rec_load_rows = rec_load_rows, .rec_store = rec_store, .dot = dot_rows, .norm = norm_row, .rotate = rotate_row,  \
-     .mix = mix_rows, .mix_squares = mix_squares_rows, .hc_weights = hc_weights_lanes, .write_back = write_back_rows,  \
+     .mix = mix_rows, .mix_squares = mix_squares_rows, .hc_weights = hc_weights_lanes, .write_back = write_back_streams,  \
      .add_scaled = add_scaled_row, .add_rows = add_rows_row, .swiglu = swiglu_row, .gate_rows = gate_rows,             \
      .softplus_root = softplus_root_row, .dot4 = dot4_rows, .scores = scores_rows, .softmax = softmax_row,             \
      .values = values_rows, .head_sum = head_sum_rows}
