@@ -12,7 +12,7 @@ typedef struct {
     const by_mm_way *way;
     by_mm_weight w;
     int64_t group_rows;   /* n / groups */
-    int64_t chunk;        /* weight rows per item: 32, or a part of it when there are few */
+    int64_t chunk;        /* weight rows per item: tiles of 32, or a part of one when there are few */
     int64_t group_chunks; /* chunks that a group touches */
     int64_t first_item;   /* within one block of rows */
     int packed;           /* which packed twin of x */
@@ -93,7 +93,7 @@ static void region(void *arg, by_team *team) {
 /* Cuts the parts into chunks; smaller ones when they would not keep the threads busy. */
 static void cut(product *p, int32_t threads) {
     p->row_block = ROW_BLOCK;
-    for (int64_t chunk = 32;; chunk /= 2) {
+    for (int64_t chunk = BY_MM_JOBS * BY_MM_ROWS;; chunk /= 2) {
         p->items = 0;
         for (int i = 0; i < p->a->n_parts; i++) {
             part *q = &p->parts[i];
@@ -104,7 +104,8 @@ static void cut(product *p, int32_t threads) {
         }
         p->row_blocks = (p->T + p->row_block - 1) / p->row_block;
         if (threads == 1 || chunk == 8 || p->items * p->row_blocks >= FEW_BLOCKS_PER_THREAD * threads) return;
-        while (p->row_block > 32 && p->T > p->row_block / 2 && p->items * p->row_blocks < FEW_BLOCKS_PER_THREAD * threads) {
+        while (chunk <= BY_MM_ROWS && p->row_block > 32 && p->T > p->row_block / 2 &&
+               p->items * p->row_blocks < FEW_BLOCKS_PER_THREAD * threads) {
             p->row_block /= 2;
             p->row_blocks = (p->T + p->row_block - 1) / p->row_block;
         }

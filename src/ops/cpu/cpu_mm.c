@@ -20,12 +20,14 @@ const by_mm_kernels *by_mm_kernels_for(by_isa isa) {
     }
 }
 
+static bool exists(const by_mm_way *way) { return way->core || way->many; }
+
 const by_mm_way *by_mm_choose(const by_mm_kernels *kernels, by_mm_type w, by_mm_type x) {
     assert(w <= BY_MM_F32 && (x == BY_MM_A8 || x == BY_MM_BF16 || x == BY_MM_F32));
     for (const by_mm_kernels *k = kernels;; k = k->base) {
-        if (x == BY_MM_A8 && w <= BY_MM_FP8 && k->a8[w].core) return &k->a8[w];
-        if (x == BY_MM_BF16 && w == BY_MM_BF16 && k->bf16.core) return &k->bf16;
-        if (k->plain[w].core) return &k->plain[w];
+        if (x == BY_MM_A8 && w <= BY_MM_FP8 && exists(&k->a8[w])) return &k->a8[w];
+        if (x == BY_MM_BF16 && w == BY_MM_BF16 && exists(&k->bf16)) return &k->bf16;
+        if (exists(&k->plain[w])) return &k->plain[w];
     }
 }
 
@@ -107,7 +109,7 @@ static size_t core_scratch(const by_mm_kernels *k) {
 }
 
 /* Results, then what the core needs: folded rows or its own buffers, never both. */
-enum { RESULT_BYTES = BY_MM_MT * BY_MM_ROWS * (int)sizeof(float), FOLD_ROWS = 8 };
+enum { RESULTS = BY_MM_MT * BY_MM_ROWS, RESULT_BYTES = BY_MM_JOBS * RESULTS * (int)sizeof(float), FOLD_ROWS = 8 };
 size_t by_mm_scratch_bytes(const by_mm_kernels *kernels, int64_t k) {
     size_t folded = FOLD_ROWS * fold_stride(k), own = core_scratch(kernels);
     return RESULT_BYTES + (folded > own ? folded : own);
@@ -150,34 +152,69 @@ static void compute_wide(const by_mm_weight *w, int64_t n0, uint32_t rows, const
     }
 }
 
-void by_mm_block_f32(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1, const by_mm_rows *x, int64_t m0,
-                     int64_t m1, float *y, void *scratch) {
-    assert(n0 < n1 && n0 / BY_MM_ROWS == (n1 - 1) / BY_MM_ROWS && m1 - m0 <= BY_MM_MT && m0 % way->block == 0);
-    int64_t scale_row = w->type == BY_MM_FP8 ? n0 / BY_MM_ROWS : n0;
-    uint8_t *work = core_scratch_of(scratch);
-    by_mm_tile t = {.w = w->w + n0 * w->stride, .scale = w->scale ? w->scale + scale_row * w->scale_stride : NULL,
-                    .stride = w->stride, .scale_stride = w->scale_stride, .k = w->k, .n_rows = (int32_t)(n1 - n0),
-                    .x_stride = x->stride, .scratch = work};
+static by_mm_tile tile_of(const by_mm_job *j, const by_mm_rows *x, uint8_t *work) {
+    const by_mm_weight *w = j->w;
+    assert(j->n0 < j->n1 && j->n0 / BY_MM_ROWS == (j->n1 - 1) / BY_MM_ROWS);
+    int64_t scale_row = w->type == BY_MM_FP8 ? j->n0 / BY_MM_ROWS : j->n0;
+    return (by_mm_tile){.w = w->w + j->n0 * w->stride, .scale = w->scale ? w->scale + scale_row * w->scale_stride : NULL,
+                        .stride = w->stride, .scale_stride = w->scale_stride, .k = w->k, .n_rows = (int32_t)(j->n1 - j->n0),
+                        .x_stride = x->stride, .y = j->y, .scratch = work};
+}
+
+/* Computes again what the core could not, of m rows from m0 on. */
+static void repair(const by_mm_way *way, const by_mm_job *j, uint32_t bad, const by_mm_rows *x, int64_t m0, int64_t m, float *y) {
+    uint32_t all = UINT32_MAX >> (BY_MM_ROWS - (j->n1 - j->n0));
+    for (int64_t i = 0; i < m; i++) {
+        bool unsafe = x->unsafe[way->block == 1 && x->list ? x->list[m0 + i] : m0 + i];
+        if (bad || unsafe) compute_wide(j->w, j->n0, unsafe ? all : bad & all, x, m0 + i, y + i * BY_MM_ROWS);
+    }
+}
+
+/* Cores that take some rows of x at a time, wherever those lie. */
+static void multiply_one(const by_mm_way *way, const by_mm_job *j, const by_mm_rows *x, int64_t m0, int64_t m1, uint8_t *work) {
+    by_mm_tile t = tile_of(j, x, work);
+    const by_mm_weight *w = j->w;
     bool fold = way->fold && all_between(t.scale, by_mm_groups(w->k), BY_MM_SAFE_LO, BY_MM_SAFE_HI);
-    uint32_t all = UINT32_MAX >> (BY_MM_ROWS - (n1 - n0)), bad = way->bf16 ? 0 : rows_beyond_scale(w, n0, n1) & all;
+    uint32_t bad = way->bf16 ? 0 : rows_beyond_scale(w, j->n0, j->n1);
     for (int64_t m = m0; m < m1; m += way->mt) {
         const uint8_t *rows[FOLD_ROWS];
         t.m = (int32_t)(m1 - m < way->mt ? m1 - m : way->mt);
-        t.y = y + (m - m0) * BY_MM_ROWS;
+        t.y = j->y + (m - m0) * BY_MM_ROWS;
         t.x = x->packed + m * x->stride;
-        for (int32_t i = 0; i < t.m && way->block == 1; i++) rows[i] = x->packed + (x->list ? x->list[m + i] : m + i) * x->stride;
-        t.rows = way->block == 1 ? rows : NULL;
+        t.rows = rows;
+        for (int32_t i = 0; i < t.m; i++) rows[i] = x->packed + (x->list ? x->list[m + i] : m + i) * x->stride;
         if (fold) {
             way->fold(work, (int64_t)fold_stride(w->k), rows, t.m, w->k, t.scale);
             for (int32_t i = 0; i < t.m; i++) rows[i] = work + (size_t)i * fold_stride(w->k);
         }
         t.folded = fold;
         bad |= way->core(&t);
-        for (int32_t i = 0; i < t.m; i++) {
-            bool unsafe = x->unsafe[way->block == 1 && x->list ? x->list[m + i] : m + i];
-            if (bad || unsafe) compute_wide(w, n0, unsafe ? all : bad & all, x, m + i, t.y + i * BY_MM_ROWS);
-        }
+        repair(way, j, bad, x, m, t.m, t.y);
     }
+}
+
+void by_mm_blocks_f32(const by_mm_way *way, const by_mm_job *jobs, int n_jobs, const by_mm_rows *x, int64_t m0, int64_t m1, void *scratch) {
+    assert(n_jobs >= 1 && n_jobs <= BY_MM_JOBS && m1 - m0 <= BY_MM_MT && m0 % way->block == 0);
+    uint8_t *work = core_scratch_of(scratch);
+    if (!way->many) {
+        for (int i = 0; i < n_jobs; i++) multiply_one(way, &jobs[i], x, m0, m1, work);
+        return;
+    }
+    by_mm_tile tiles[BY_MM_JOBS];
+    uint32_t bad[BY_MM_JOBS];
+    int n = 0;
+    do {
+        tiles[n] = tile_of(&jobs[n], x, work);
+        tiles[n].m = (int32_t)(m1 - m0);
+        tiles[n].x = x->packed + m0 * x->stride;
+    } while (++n < n_jobs);
+    way->many(tiles, n_jobs, bad);
+    for (int i = 0; i < n_jobs; i++) repair(way, &jobs[i], bad[i], x, m0, m1 - m0, jobs[i].y);
+}
+
+void by_mm_block_f32(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1, const by_mm_rows *x, int64_t m0,
+                     int64_t m1, float *y, void *scratch) {
+    by_mm_blocks_f32(way, &(by_mm_job){w, n0, n1, y}, 1, x, m0, m1, scratch);
 }
 
 void by_mm_block(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1, const by_mm_rows *x, int64_t m0,
@@ -185,10 +222,18 @@ void by_mm_block(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_
     float *y = scratch;
     for (int64_t m = m0; m < m1; m += BY_MM_MT) {
         int64_t end = m1 - m < BY_MM_MT ? m1 : m + BY_MM_MT;
-        by_mm_block_f32(way, w, n0, n1, x, m, end, y, scratch);
         by_mm_out rest = *out;
         if (rest.list) rest.list += m;
         else rest.y += m * rest.stride;
-        way->put(&rest, n0, y, end - m, n1 - n0);
+        for (int64_t n = n0; n < n1;) {
+            by_mm_job jobs[BY_MM_JOBS];
+            int count = 0;
+            for (; n < n1 && count < BY_MM_JOBS; n = jobs[count++].n1) {
+                int64_t tile_end = (n / BY_MM_ROWS + 1) * BY_MM_ROWS;
+                jobs[count] = (by_mm_job){w, n, tile_end < n1 ? tile_end : n1, y + count * RESULTS};
+            }
+            by_mm_blocks_f32(way, jobs, count, x, m, end, scratch);
+            for (int i = 0; i < count; i++) way->put(&rest, jobs[i].n0, jobs[i].y, end - m, jobs[i].n1 - jobs[i].n0);
+        }
     }
 }

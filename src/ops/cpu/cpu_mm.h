@@ -35,6 +35,7 @@ enum {
     BY_MM_ROWS = 32,  /* weight rows of one core call: a tile of FP8 scales */
     BY_MM_MT = 128,   /* most rows of x of one core call */
     BY_MM_GROUP = 32, /* columns that share a scale */
+    BY_MM_JOBS = 4,   /* most tiles of one call of by_mm_blocks_f32 */
     BY_MM_BLOCK = 16, /* rows of x in a block of the AMX layouts */
     BY_MM_SAFE_LO = 77, BY_MM_SAFE_HI = 177, /* biased fp32 exponents of 2^-50 and 2^50 */
     BY_MM_SCALE_MAX = 240                    /* largest scale byte of f32 cores: 448 * 2^113 is still finite */
@@ -70,6 +71,9 @@ typedef struct by_mm_tile {
 
 /* Fills y; bit r of the result: weight row r needs by_mm_wide (its y is undefined). */
 typedef uint32_t by_mm_core(const by_mm_tile *t);
+/* The same for n <= BY_MM_JOBS tiles that differ in w, scale, n_rows and y only, so that one can be prepared while another is
+ * multiplied. bad [n] takes the results of a core. */
+typedef void by_mm_many(const by_mm_tile *tiles, int n, uint32_t *bad);
 
 /* Groups [g0, g1) of n_block rows with k columns (1 where rows are separate) into their block at `to`. Padding is zeroed with
  * the last group. Bit i of the result: row i has a value outside what the core takes and needs by_mm_wide. */
@@ -79,7 +83,8 @@ typedef struct by_mm_out by_mm_out;
 
 /* How one weight type is multiplied with one kind of x. */
 typedef struct by_mm_way {
-    by_mm_core *core;
+    by_mm_core *core; /* this or the next one; neither: there is no such way */
+    by_mm_many *many;
     by_mm_pack *pack;
     int32_t mt;         /* rows of x per core call */
     int32_t block;      /* 1, or BY_MM_BLOCK: rows lie interleaved in blocks */
@@ -97,8 +102,8 @@ typedef struct by_mm_kernels {
     by_isa isa;
     const struct by_mm_kernels *base; /* ways this table lacks */
     by_mm_way plain[4];               /* by weight type FP4, FP8, BF16, F32: any x, as fp32 */
-    by_mm_way a8[2];                  /* FP4, FP8: A8 rows as bf16; core NULL = none */
-    by_mm_way bf16;                   /* BF16: bf16 rows as they are; core NULL = none */
+    by_mm_way a8[2];                  /* FP4, FP8: A8 rows as bf16; no core = none */
+    by_mm_way bf16;                   /* BF16: bf16 rows as they are; no core = none */
     /* by_mm_enter and by_mm_leave: what cores keep in their scratch between calls. NULL = nothing. */
     void (*enter)(void *core_scratch);
     void (*leave)(void *core_scratch);
@@ -160,7 +165,14 @@ void by_mm_leave(const by_mm_kernels *kernels, void *scratch);
  * m0 a multiple of way->block: y[m - m0][0 .. n1 - n0) fp32, 32 apart. */
 void by_mm_block_f32(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1, const by_mm_rows *x, int64_t m0,
                      int64_t m1, float *y, void *scratch);
-/* The same for any number of rows, stored to column n0 of out. */
+/* n_jobs <= BY_MM_JOBS such products with the same rows of x, each with its y. The weights have one type, k and strides. */
+typedef struct by_mm_job {
+    const by_mm_weight *w;
+    int64_t n0, n1;
+    float *y;
+} by_mm_job;
+void by_mm_blocks_f32(const by_mm_way *way, const by_mm_job *jobs, int n_jobs, const by_mm_rows *x, int64_t m0, int64_t m1, void *scratch);
+/* Any number of weight rows and rows of x, stored to column n0 of out. */
 void by_mm_block(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1, const by_mm_rows *x, int64_t m0,
                  int64_t m1, const by_mm_out *out, void *scratch);
 

@@ -14,7 +14,7 @@
 
 #include "ops/cpu/cpu_ops.h"
 
-enum { LITTLE_PACKING = 1 << 15, FEW_PAIRS = 64, SUM_COLUMNS = 512 };
+enum { LITTLE_PACKING = 1 << 15, FEW_PAIRS = 64, SUM_COLUMNS = 512, OUTER_COLUMNS = BY_MM_JOBS * BY_MM_ROWS };
 
 /* ---- router ------------------------------------------------------------------------------------------------------ */
 
@@ -136,8 +136,10 @@ static float *results_of(const moe *s, uint8_t *scratch) { return (float *)(void
 static void inner_block(const moe *s, const expert *e, int64_t c, int64_t n, int64_t m0, int64_t m1, uint8_t *scratch) {
     float *g = results_of(s, scratch), *u = g + BY_MM_MT * BY_MM_ROWS;
     by_dtype act = s->a->y.dtype;
-    by_mm_block_f32(e->way1, &e->w1, c, c + n, &e->x1, m0, m1, g, scratch);
-    by_mm_block_f32(e->way3, &e->w3, c, c + n, &e->x3, m0, m1, u, scratch);
+    const by_mm_job jobs[2] = {{&e->w1, c, c + n, g}, {&e->w3, c, c + n, u}};
+    bool alike = e->way1 == e->way3 && e->w1.stride == e->w3.stride && e->w1.scale_stride == e->w3.scale_stride;
+    by_mm_blocks_f32(e->way1, jobs, alike ? 2 : 1, &e->x1, m0, m1, scratch);
+    if (!alike) by_mm_blocks_f32(e->way3, jobs + 1, 1, &e->x3, m0, m1, scratch);
     const int64_t first = e->first + m0;
     const bool quant = s->a->quant;
     /* Clamping and quantising turn what is not finite into numbers. A bad expert must not go unseen, so its outputs become NaN. */
@@ -207,15 +209,15 @@ static void sum_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
     by_mm_leave(s->mm, scratch);
 }
 
-/* Items are (expert, 32 output columns). */
+/* Items are (expert, OUTER_COLUMNS output columns). */
 static void outer_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
     const moe *s = arg;
-    int64_t chunks = (s->D + BY_MM_ROWS - 1) / BY_MM_ROWS;
+    int64_t chunks = (s->D + OUTER_COLUMNS - 1) / OUTER_COLUMNS;
     uint8_t *scratch = scratch_of(s, worker);
     by_mm_enter(s->mm, scratch);
     for (int64_t i = begin; i < end; i++) {
         const expert *e = &s->experts[i / chunks];
-        int64_t c = i % chunks * BY_MM_ROWS, n = s->D - c < BY_MM_ROWS ? s->D - c : BY_MM_ROWS;
+        int64_t c = i % chunks * OUTER_COLUMNS, n = s->D - c < OUTER_COLUMNS ? s->D - c : OUTER_COLUMNS;
         by_mm_out out = {.y = s->part, .stride = s->part_stride, .bf16 = s->a->y.dtype == BY_BF16, .list = s->place + e->first};
         by_mm_block(e->way2, &e->w2, c, c + n, &e->in, 0, e->n, &out, scratch);
     }
@@ -267,7 +269,7 @@ static void region(void *arg, by_team *team) {
         by_team_for(team, chunks, 1, sum_items, s);
         return;
     }
-    by_team_for(team, s->n_experts * chunks, 1, outer_items, s);
+    by_team_for(team, s->n_experts * ((s->D + OUTER_COLUMNS - 1) / OUTER_COLUMNS), 1, outer_items, s);
     by_team_for(team, s->T * ((s->D + SUM_COLUMNS - 1) / SUM_COLUMNS), 1, row_items, s);
 }
 

@@ -45,7 +45,7 @@ typedef struct {
     work *w;
     int type;
     int64_t columns;  /* tile columns with padding */
-    fp8_tables tab;   /* FP8 */
+    const fp8_tables *tab; /* FP8 */
     __m512i nan_seen; /* FP8: largest high byte so far */
     int64_t c;        /* first tile column of the run */
     int32_t r;        /* next row */
@@ -97,7 +97,7 @@ MM_INLINE void unpack_fp4(const state *s, int n) {
  * the exponents to add are counted from there, so that a minimum with the value itself keeps zeros zero. */
 MM_INLINE void unpack_fp8(state *s, int n) {
     const __m512i sign = _mm512_set1_epi8((char)0x80);
-    const fp8_tables tab = s->tab;
+    const fp8_tables tab = *s->tab;
     const uint8_t *p = s->p;
     uint8_t *to = s->to;
     const work *w = s->w;
@@ -255,28 +255,81 @@ MM_INLINE void store_results(float (*r)[16][16]) {
     _tile_stored(3, r[3], 64);
 }
 
-MM_INLINE void multiply_all(state *s, bool tall) {
-    const by_mm_tile *t = s->t;
+/* ---- results ----------------------------------------------------------------------------------------------------- */
+
+enum { FEW_COLUMNS = 4 }; /* so many columns are gathered one by one sooner than the square is turned */
+
+/* n <= 16 columns of a square of 16 rows, each as a row of `to`, stride bytes apart. */
+MM_INLINE void store_columns(uint8_t *to, int64_t stride, const void *square, int n) {
+    const uint8_t *p = square;
+    if (n < FEW_COLUMNS) {
+        const __m512i every = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
+        for (int i = 0; i < n; i++) _mm512_storeu_si512(to + i * stride, _mm512_i32gather_epi32(every, p + 4 * i, 4));
+        return;
+    }
+    __m512i r[16];
+    MM_UNROLL for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_si512(p + i * 64);
+    turn(r);
+    MM_UNROLL for (int i = 0; i < 16; i++)
+        if (i < n) _mm512_storeu_si512(to + i * stride, r[i]);
+}
+
+/* y[m][32] from the result tiles [weight][row of x]. */
+static void write_results(const by_mm_tile *t, const work *w) {
+    for (int32_t m = 0; m < t->m; m += BY_MM_BLOCK) {
+        const int pair = m / 32, block = m / 16 % 2, n = t->m - m < BY_MM_BLOCK ? t->m - m : BY_MM_BLOCK;
+        uint8_t *to = (uint8_t *)(t->y + m * BY_MM_ROWS);
+        store_columns(to, BY_MM_ROWS * 4, w->result[4 * pair + block], n);
+        if (t->n_rows > 16) store_columns(to + 64, BY_MM_ROWS * 4, w->result[4 * pair + 2 + block], n);
+    }
+}
+
+/* ---- many rows of x ----------------------------------------------------------------------------------------------- */
+
+/* All pairs of blocks of a tile over n tile columns from c on. The rows of the next run, of this tile or the next, are expanded
+ * between the products. */
+MM_INLINE void multiply_run(state *s, const by_mm_tile *t, const uint8_t *buffer, int64_t c, int64_t n, bool last, int rows) {
     const int n_pairs = (t->m + 31) / 32, per_step = (BY_MM_ROWS + n_pairs * STEPS - 1) / (n_pairs * STEPS);
-    start_run(s, s->w->buffer[0], 0);
-    while (s->r < t->n_rows) expand_row(s);
-    for (int64_t c = 0, run = 0; c < s->columns; c += STEPS, run++) {
-        const uint8_t *buffer = s->w->buffer[run % 2];
-        bool last = c + STEPS >= s->columns;
-        int64_t n = last ? s->columns - c : STEPS;
-        if (!last) start_run(s, s->w->buffer[~run & 1], c + STEPS);
-        for (int p = 0; p < n_pairs; p++) {
-            int64_t left = t->m - p * 32, n0 = left < 16 ? left : 16, n1 = left < 16 ? 0 : left < 32 ? left - 16 : 16;
-            const uint8_t *b0 = t->x + p * 32 * t->x_stride, *b1 = b0 + 16 * t->x_stride;
-            if (run == 0 || n_pairs > 1) {
-                configure(s->w, (int)n0, (int)n1, 16, 16);
-                load_results(s->w->result + 4 * p, run == 0);
-            }
-            if (n1) multiply_pair(s, buffer, b0 + c * 64 * n0, b1 + c * 64 * n1, n0, n1, n, true, tall, t->n_rows, per_step);
-            else multiply_pair(s, buffer, b0 + c * 64 * n0, b0, n0, 0, n, false, tall, t->n_rows, per_step);
-            if (last || n_pairs > 1) store_results(s->w->result + 4 * p);
+    const bool tall = t->n_rows > 16;
+    for (int p = 0; p < n_pairs; p++) {
+        int64_t left = t->m - p * 32, n0 = left < 16 ? left : 16, n1 = left < 16 ? 0 : left < 32 ? left - 16 : 16;
+        const uint8_t *b0 = t->x + p * 32 * t->x_stride, *b1 = b0 + 16 * t->x_stride;
+        if (c == 0 || n_pairs > 1) {
+            configure(s->w, (int)n0, (int)n1, 16, 16);
+            load_results(s->w->result + 4 * p, c == 0);
         }
-        while (s->r < t->n_rows) expand_row(s);
+        b0 += c * 64 * n0;
+        b1 += c * 64 * n1;
+        if (tall && n1) multiply_pair(s, buffer, b0, b1, n0, n1, n, true, true, rows, per_step);
+        else if (tall) multiply_pair(s, buffer, b0, b0, n0, 0, n, false, true, rows, per_step);
+        else if (n1) multiply_pair(s, buffer, b0, b1, n0, n1, n, true, false, rows, per_step);
+        else multiply_pair(s, buffer, b0, b0, n0, 0, n, false, false, rows, per_step);
+        if (last || n_pairs > 1) store_results(s->w->result + 4 * p);
+    }
+    while (s->r < rows) expand_row(s);
+}
+
+/* n tiles with the same x. nan_seen [n]: what state.nan_seen has come to for each. */
+MM_INLINE void multiply_all(state *s, const by_mm_tile *tiles, int n, __m512i *nan_seen) {
+    start_run(s, s->w->buffer[0], 0);
+    while (s->r < s->t->n_rows) expand_row(s);
+    int run = 0;
+    for (int i = 0; i < n; i++) {
+        for (int64_t c = 0; c < s->columns; c += STEPS, run++) {
+            const bool last = c + STEPS >= s->columns;
+            int rows = 0;
+            if (last) {
+                nan_seen[i] = s->nan_seen;
+                s->nan_seen = _mm512_setzero_si512();
+                if (i + 1 < n) s->t = &tiles[i + 1];
+            }
+            if (!last || i + 1 < n) {
+                start_run(s, s->w->buffer[~run & 1], last ? 0 : c + STEPS);
+                rows = s->t->n_rows;
+            }
+            multiply_run(s, &tiles[i], s->w->buffer[run & 1], c, last ? s->columns - c : STEPS, last, rows);
+        }
+        write_results(&tiles[i], s->w);
     }
 }
 
@@ -302,22 +355,29 @@ MM_INLINE void column_fp4(uint8_t *to, const uint8_t *p, int64_t stride, const u
 }
 
 /* FP4 with at most two blocks of x. Columns are expanded AHEAD of the products, all rows of a column together, so that what
- * the tiles load has long left the store buffer, and the stores just before fall on the other half of a page. The weight
- * rows below, which this thread usually takes next, are fetched in the order of their addresses: 32 separate streams are
- * more than the hardware follows. */
-MM_INLINE void multiply_few(const state *s, bool two, bool tall) {
+ * the tiles load has long left the store buffer, and the stores just before fall on the other half of a page; behind the last
+ * column of a tile the next tile begins. The weight rows below, which this thread usually takes next, are fetched in the order
+ * of their addresses: 32 separate streams are more than the hardware follows. */
+MM_INLINE void multiply_few(const state *s, const by_mm_tile *tiles, int n, bool two) {
     enum { AHEAD = 4, SLOTS = 2 * AHEAD, SLOT_BYTES = 2 * TILE_BYTES, LINES = BY_MM_ROWS * 16 / 64 };
-    const by_mm_tile *t = s->t;
     uint8_t *const ring = s->w->buffer[0];
-    const int64_t n0 = t->m < 16 ? t->m : 16, n1 = t->m - n0, columns = s->columns;
-    const uint8_t *b0 = t->x, *b1 = t->x + 16 * t->x_stride;
-    uintptr_t next = (uintptr_t)t->w + (uintptr_t)(BY_MM_ROWS * t->stride);
-    uintptr_t next_scale = (uintptr_t)t->scale + (uintptr_t)(BY_MM_ROWS * t->scale_stride);
+    const int64_t m = tiles->m, n0 = m < 16 ? m : 16, n1 = m - n0, columns = s->columns;
+    const uint8_t *b0 = tiles->x, *b1 = tiles->x + 16 * tiles->x_stride;
+    const by_mm_tile *t = tiles, *filling = tiles;
+    int64_t c = -AHEAD, at = 0;    /* columns of t and of the tile that is being expanded */
+    uint64_t filled = 0, used = 0; /* columns in all */
+    bool tall = false;
+    uintptr_t next = 0, next_scale = 0;
     configure(s->w, (int)n0, (int)n1, 16, 16);
-    load_results(s->w->result, true);
-    for (int64_t c = -AHEAD; c < columns; c++) {
+    while (t < tiles + n) {
+        if (c == 0) {
+            load_results(s->w->result, true);
+            tall = t->n_rows > 16;
+            next = (uintptr_t)t->w + (uintptr_t)(BY_MM_ROWS * t->stride);
+            next_scale = (uintptr_t)t->scale + (uintptr_t)(BY_MM_ROWS * t->scale_stride);
+        }
         if (c >= 0) {
-            const uint8_t *slot = ring + c % SLOTS * SLOT_BYTES;
+            const uint8_t *slot = ring + used++ % SLOTS * SLOT_BYTES;
             _tile_loadd(4, slot, 64);
             _tile_loadd(6, b0 + c * 64 * n0, (size_t)(4 * n0));
             _tile_dpbf16ps(0, 4, 6);
@@ -336,26 +396,28 @@ MM_INLINE void multiply_few(const state *s, bool two, bool tall) {
                 next_scale += 64;
             }
         }
-        const int64_t at = c + AHEAD;
-        if (at >= columns) continue;
-        uint8_t *to = ring + at % SLOTS * SLOT_BYTES;
-        if (tall && t->n_rows == BY_MM_ROWS) column_fp4(to, t->w + at * 16, t->stride, t->scale + at, t->scale_stride, BY_MM_ROWS);
-        else column_fp4(to, t->w + at * 16, t->stride, t->scale + at, t->scale_stride, t->n_rows);
+        if (filling < tiles + n) {
+            uint8_t *to = ring + filled++ % SLOTS * SLOT_BYTES;
+            const uint8_t *p = filling->w + at * 16, *scale = filling->scale + at;
+            if (filling->n_rows == BY_MM_ROWS) column_fp4(to, p, filling->stride, scale, filling->scale_stride, BY_MM_ROWS);
+            else column_fp4(to, p, filling->stride, scale, filling->scale_stride, filling->n_rows);
+            if (++at == columns) {
+                at = 0;
+                filling++;
+            }
+        }
+        if (++c < columns) continue;
+        store_results(s->w->result);
+        write_results(t++, s->w);
+        c = 0;
     }
-    store_results(s->w->result);
 }
 
-static void multiply_fp4(state *s) {
-    const int32_t m = s->t->m;
-    if (s->t->n_rows > 16) {
-        if (m <= 16) multiply_few(s, false, true);
-        else if (m <= 32) multiply_few(s, true, true);
-        else multiply_all(s, true);
-    } else {
-        if (m <= 16) multiply_few(s, false, false);
-        else if (m <= 32) multiply_few(s, true, false);
-        else multiply_all(s, false);
-    }
+static void multiply_fp4(state *s, const by_mm_tile *tiles, int n) {
+    __m512i nan_seen[BY_MM_JOBS]; /* FP4 has none */
+    if (tiles->m <= 16) multiply_few(s, tiles, n, false);
+    else if (tiles->m <= 32) multiply_few(s, tiles, n, true);
+    else multiply_all(s, tiles, n, nan_seen);
 }
 
 /* ---- bf16 weights -------------------------------------------------------------------------------------------------- */
@@ -395,35 +457,6 @@ MM_INLINE void multiply_plain(const by_mm_tile *t, work *w, bool two, bool tall,
     store_results(w->result + 4 * (m0 / 32));
 }
 
-/* ---- results ----------------------------------------------------------------------------------------------------- */
-
-enum { FEW_COLUMNS = 4 }; /* so many columns are gathered one by one sooner than the square is turned */
-
-/* n <= 16 columns of a square of 16 rows, each as a row of `to`, stride bytes apart. */
-MM_INLINE void store_columns(uint8_t *to, int64_t stride, const void *square, int n) {
-    const uint8_t *p = square;
-    if (n < FEW_COLUMNS) {
-        const __m512i every = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
-        for (int i = 0; i < n; i++) _mm512_storeu_si512(to + i * stride, _mm512_i32gather_epi32(every, p + 4 * i, 4));
-        return;
-    }
-    __m512i r[16];
-    MM_UNROLL for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_si512(p + i * 64);
-    turn(r);
-    MM_UNROLL for (int i = 0; i < 16; i++)
-        if (i < n) _mm512_storeu_si512(to + i * stride, r[i]);
-}
-
-/* y[m][32] from the result tiles [weight][row of x]. */
-static void write_results(const by_mm_tile *t, const work *w) {
-    for (int32_t m = 0; m < t->m; m += BY_MM_BLOCK) {
-        const int pair = m / 32, block = m / 16 % 2, n = t->m - m < BY_MM_BLOCK ? t->m - m : BY_MM_BLOCK;
-        uint8_t *to = (uint8_t *)(t->y + m * BY_MM_ROWS);
-        store_columns(to, BY_MM_ROWS * 4, w->result[4 * pair + block], n);
-        if (t->n_rows > 16) store_columns(to + 64, BY_MM_ROWS * 4, w->result[4 * pair + 2 + block], n);
-    }
-}
-
 /* ---- cores ------------------------------------------------------------------------------------------------------- */
 
 static bool all_zero(const uint8_t *p, int64_t n, uint8_t keep) {
@@ -444,11 +477,10 @@ static uint32_t far_rows_fp4(const by_mm_tile *t) {
     return far;
 }
 
-static uint32_t core_fp4(const by_mm_tile *t) {
-    state s = {.t = t, .w = (work *)(void *)t->scratch, .type = BY_MM_FP4, .columns = t->k / 32};
-    multiply_fp4(&s);
-    write_results(t, s.w);
-    return far_rows_fp4(t);
+static void many_fp4(const by_mm_tile *tiles, int n, uint32_t *bad) {
+    state s = {.t = tiles, .w = (work *)(void *)tiles->scratch, .type = BY_MM_FP4, .columns = tiles->k / 32};
+    multiply_fp4(&s, tiles, n);
+    for (int i = 0; i < n; i++) bad[i] = far_rows_fp4(&tiles[i]);
 }
 
 static uint32_t far_rows_fp8(const by_mm_tile *t) {
@@ -468,21 +500,21 @@ static uint32_t nan_rows_fp8(const by_mm_tile *t) {
     return rows;
 }
 
-static uint32_t core_fp8(const by_mm_tile *t) {
-    state s = {.t = t, .w = (work *)(void *)t->scratch, .type = BY_MM_FP8, .columns = (t->k + 63) / 64 * 2};
+static void many_fp8(const by_mm_tile *tiles, int n, uint32_t *bad) {
     const __m512i fifty = _mm512_set1_epi8(25);
-    s.tab = fp8_load_tables();
-    s.tab.hi0 = _mm512_mask_sub_epi8(s.tab.hi0, ~(__mmask64)1, s.tab.hi0, fifty);
-    s.tab.hi1 = _mm512_mask_sub_epi8(s.tab.hi1, ~(__mmask64)0 >> 1, s.tab.hi1, fifty); /* not the NaN: it is looked for */
-    s.nan_seen = _mm512_setzero_si512();
-    if (t->n_rows > 16) multiply_all(&s, true);
-    else multiply_all(&s, false);
-    write_results(t, s.w);
-    bool nan = _mm512_cmpeq_epi8_mask(s.nan_seen, _mm512_set1_epi8(0x7f)) != 0;
-    return far_rows_fp8(t) | (nan ? nan_rows_fp8(t) : 0);
+    __m512i nan_seen[BY_MM_JOBS];
+    fp8_tables tab = fp8_load_tables();
+    tab.hi0 = _mm512_mask_sub_epi8(tab.hi0, ~(__mmask64)1, tab.hi0, fifty);
+    tab.hi1 = _mm512_mask_sub_epi8(tab.hi1, ~(__mmask64)0 >> 1, tab.hi1, fifty); /* not the NaN: it is looked for */
+    state s = {.t = tiles, .w = (work *)(void *)tiles->scratch, .type = BY_MM_FP8, .columns = (tiles->k + 63) / 64 * 2, .tab = &tab};
+    multiply_all(&s, tiles, n, nan_seen);
+    for (int i = 0; i < n; i++) {
+        bool nan = _mm512_cmpeq_epi8_mask(nan_seen[i], _mm512_set1_epi8(0x7f)) != 0;
+        bad[i] = far_rows_fp8(&tiles[i]) | (nan ? nan_rows_fp8(&tiles[i]) : 0);
+    }
 }
 
-static uint32_t core_bf16(const by_mm_tile *t) {
+static void one_bf16(const by_mm_tile *t) {
     work *w = (work *)(void *)t->scratch;
     for (int64_t m = 0; m < t->m; m += 32) {
         if (t->n_rows > 16) {
@@ -494,7 +526,12 @@ static uint32_t core_bf16(const by_mm_tile *t) {
         }
     }
     write_results(t, w);
-    return 0;
+}
+static void many_bf16(const by_mm_tile *tiles, int n, uint32_t *bad) {
+    for (int i = 0; i < n; i++) {
+        one_bf16(&tiles[i]);
+        bad[i] = 0;
+    }
 }
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
@@ -580,13 +617,13 @@ static double peak(int64_t n) {
 }
 
 #define AMX_WAY(c, p, columns)                                                                                         \
-    {.core = c, .pack = p, .mt = BY_MM_MT, .block = BY_MM_BLOCK, .elem_bytes = 2, .pad = columns, .bf16 = true,         \
+    {.many = c, .pack = p, .mt = BY_MM_MT, .block = BY_MM_BLOCK, .elem_bytes = 2, .pad = columns, .bf16 = true,         \
      .put = put_rows, .scratch_bytes = sizeof(work)}
 const by_mm_kernels by_mm_amx = {
     .isa = BY_ISA_AMX,
     .base = &by_mm_avx512,
-    .a8 = {AMX_WAY(core_fp4, pack_fp4, 32), AMX_WAY(core_fp8, pack_fp8, 64)},
-    .bf16 = AMX_WAY(core_bf16, pack_bf16, 32),
+    .a8 = {AMX_WAY(many_fp4, pack_fp4, 32), AMX_WAY(many_fp8, pack_fp8, 64)},
+    .bf16 = AMX_WAY(many_bf16, pack_bf16, 32),
     .enter = enter,
     .leave = leave,
     .peak = peak,
