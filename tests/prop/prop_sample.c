@@ -475,7 +475,7 @@ static double slow_step_ms(const by_draft_cost *c, int at, int rows) {
 static void plans_equal_a_full_search(void **state) {
     (void)state;
     enum { N = 12, K_MAX = 5 };
-    int rounds = by_test_scaled(2000);
+    int rounds = by_test_scaled(10000);
     for (int pass = 0; pass < rounds; pass++) {
         int n = 1 + below(N), K = below(K_MAX + 1), n_curve = 1 + below(5);
         double budget[N][5], split[N][5];
