@@ -7,6 +7,7 @@
     X(draft, "speculative decoding: speed and accepted drafts, by mode, position and kind of prompt")                     \
     X(dummy, "steps of a configuration with made-up weights, beside the device's read rate")                           \
     X(engine, "many requests at once: output tokens per second, cost of a step")                                       \
+    X(grammar, "many sequences limited by a grammar, beside the same number without one")                              \
     X(kernels, "every operator at the model's true dimensions, beside the machine's limits")                           \
     X(model, "prefill and decode speed of a model at given lengths")                                                   \
     X(prefill, "a long prompt with decoder rows left out, and with a cached beginning")                                \

@@ -41,6 +41,7 @@ static by_status submit(by_bench_run *r, int32_t *ids, by_request **out, by_err 
     o.sampling.law.temperature = 0;
     o.sampling.eos_id = by_engine_model(r->engine)->cfg.eos_id;
     o.ignore_eos = true;
+    o.grammar = r->grammar;
     o.queue_cap = (int32_t)r->n_gen + 8; /* whoever waits for another request slows nobody */
     return by_engine_submit(r->engine, &o, out, err);
 }

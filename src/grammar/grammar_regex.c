@@ -153,7 +153,7 @@ static uint32_t hex(parser *p, unsigned n) {
 static uint32_t unicode_escape(parser *p) {
     uint32_t v = 0;
     if (eat(p, "{")) {
-        while (more(p) && peek(p) != '}' && v <= 0x10ffff)
+        while (more(p) && peek(p) != '}' && v <= 0x10ffff && !by_gr_bad(p->g))
             v = v << 4 | hex(p, 1);
         if (!eat(p, "}") || v > 0x10ffff) return fail(p, BY_EFORMAT, "bad \\u{...}");
         return v;
@@ -184,7 +184,10 @@ static uint32_t char_escape(parser *p, bool in_class) {
     case '0': return 0;
     case 'x': return ahead(p, "{") ? unicode_escape(p) : hex(p, 2);
     case 'u': return unicode_escape(p);
-    case 'U': return hex(p, 8);
+    case 'U': {
+        uint32_t v = hex(p, 8);
+        return v <= 0x10ffff ? v : fail(p, BY_EFORMAT, "no code point");
+    }
     case 'c':
         if (!more(p) || (peek(p) | 32) < 'a' || (peek(p) | 32) > 'z') return fail(p, BY_EFORMAT, "bad \\c");
         return (uint32_t)(p->s.ptr[p->at++] & 31);
@@ -659,7 +662,7 @@ static by_gr_term simple(parser *p, uint32_t root, bool search, bool *ok) {
         }
         alts.v[i] = t;
     }
-    by_gr_term t = by_gr_alt(g, alts.v, alts.n);
+    by_gr_term t = *ok ? by_gr_alt(g, alts.v, alts.n) : BY_GR_NEVER; /* else some are still nodes of the pattern */
     by_gr_vec_free(&alts);
     by_gr_vec_free(&parts);
     return t;

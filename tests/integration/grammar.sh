@@ -52,4 +52,6 @@ run --json-schema "$dir/bad.json" > /dev/null; [ $? = 1 ] || fail "a bad schema 
 grep -q 'bad.json' "$dir/err" || fail "the bad schema's file"
 run --regex '[a-c' > /dev/null; [ $? = 2 ] || fail "a bad pattern on the command line must exit with 2"
 run --regex a --grammar "$dir/g" > /dev/null; [ $? = 2 ] || fail "two limits at once must exit with 2"
+"$program" bench grammar -s 4 -n 4 -r 1 --json > "$dir/out" 2> "$dir/err" || fail "bench grammar"
+grep -q '"cpu_limited_over_free":[0-9]' "$dir/out" || fail "bench grammar --json"
 exit $bad

@@ -610,6 +610,35 @@ static void matchers_of_one_grammar_run_in_parallel(void **state) {
     by_grammar_release(g);
 }
 
+/* Many alternatives, the first of which needs the general way. */
+static void an_odd_alternative_among_many_is_no_fault(void **state) {
+    (void)state;
+    by_buf b = {0};
+    by_buf_push_z(&b, "x(?=y).");
+    for (int i = 0; i < 3000; i++)
+        by_buf_printf(&b, "|");
+    by_grammar *g = make(BY_GRAMMAR_REGEX, by_buf_z(&b));
+    bool ok;
+    assert_int_equal(by_grammar_match(g, BY_STR("xy"), &ok, NULL, NULL), BY_OK);
+    assert_true(ok);
+    assert_int_equal(by_grammar_match(g, BY_STR("xz"), &ok, NULL, NULL), BY_OK);
+    assert_false(ok);
+    by_grammar_release(g);
+    by_buf_deinit(&b);
+}
+
+static void broken_escapes_are_refused(void **state) {
+    (void)state;
+    static const char *const texts[] = {"\\u{", "\\u{zz}", "\\u{4e00", "\\u{110000}", "\\U00110000", "[\\u{q}]", "\\x4", "\\u12"};
+    for (unsigned i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        by_grammar *g;
+        by_grammar_error where;
+        by_status s = by_grammar_compile(&g, vocab, BY_GRAMMAR_REGEX, by_str_z(texts[i]), NULL, &where, NULL);
+        if (s != BY_EFORMAT) fail_msg("%s: %s", texts[i], by_status_name(s));
+        assert_true(where.where[0]);
+    }
+}
+
 typedef struct {
     by_grammar_kind kind;
     const char *text, *member;
@@ -679,6 +708,8 @@ int main(void) {
                                        cmocka_unit_test(random_tool_calls_have_json_where_they_say_so),
                                        cmocka_unit_test(control_tokens_are_never_text),
                                        cmocka_unit_test(matchers_of_one_grammar_run_in_parallel),
-                                       cmocka_unit_test(every_allocation_may_fail)};
+                                       cmocka_unit_test(broken_escapes_are_refused),
+        cmocka_unit_test(an_odd_alternative_among_many_is_no_fault),
+        cmocka_unit_test(every_allocation_may_fail)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
