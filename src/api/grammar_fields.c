@@ -21,6 +21,7 @@ static by_status set_grammar(by_convert *cv, by_api_grammar g) {
         return BY_REFUSE(cv, by_str_z(now->field), BY_STR(" and "), by_str_z(g.field), BY_STR(" both limit the answer: give one"));
     }
     g.bound_id = -1;
+    g.close_by_budget |= now->close_by_budget;
     *now = g;
     return BY_OK;
 }
@@ -121,8 +122,9 @@ static by_status structured_outputs(by_convert *cv, const by_json *v) {
         by_api_grammar g = {.kind = "json_object", .field = "structured_outputs.json_object", .options = options};
         BY_TRY(set_grammar(cv, g));
     }
-    if (!cv->out->inference.grammar.kind) return refuse_field(cv, "structured_outputs", "nothing in it limits the answer");
-    cv->out->inference.grammar.close_by_budget = by_json_is(close, BY_JSON_BOOL) && close->v.b;
+    by_api_grammar *now = &cv->out->inference.grammar;
+    now->close_by_budget = by_json_is(close, BY_JSON_BOOL) && close->v.b; /* alone: of the format or the tools */
+    if (!now->kind && !now->close_by_budget) return refuse_field(cv, "structured_outputs", "nothing in it limits the answer");
     return BY_OK;
 }
 
@@ -352,8 +354,7 @@ static by_status tools_grammar(by_convert *cv, by_str without_calls) {
     }
     by_json_out_array_end(&o);
     by_api_grammar g = {.kind = "tools", .field = "tools", .required = c->choice == BY_CHOICE_REQUIRED, .one_call = cv->one_call,
-                        .forced = cv->force_call, .without_calls = without_calls,
-                        .close_by_budget = cv->out->inference.grammar.close_by_budget};
+                        .forced = cv->force_call, .without_calls = without_calls};
     if (without_calls.len) g.field = "tools and the format of the answer";
     BY_TRY(keep(cv, &b, &g.text));
     return set_grammar(cv, g);

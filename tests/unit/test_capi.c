@@ -174,6 +174,66 @@ static void mistakes_are_named(void **state) {
     for (int i = 0; i < 2; i++) bathyc_result_free(&results[i]);
 }
 
+/* What one request with a grammar gives. */
+static bathyc_result limited(const char *kind, const char *grammar, const char *options) {
+    bathyc_request r = request(1);
+    bathyc_result out;
+    r.max_tokens = 60;
+    r.ignore_eos = 0;
+    r.grammar_kind = kind;
+    r.grammar = grammar;
+    r.grammar_options = options;
+    r.close_by_budget = 1;
+    bathyc_generate(engine, &r, 1, &out, &error);
+    return out;
+}
+
+static void a_grammar_limits_the_output(void **state) {
+    (void)state;
+    static const struct {
+        const char *kind, *grammar, *options, *first, *second; /* the two texts there are */
+    } rows[] = {
+        {"json_schema", "{\"enum\":[true,null]}", NULL, "true", "null"},
+        {"json_schema", "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,2]}},\"required\":[\"a\"]}",
+         "{\"whitespace\":\"compact\",\"strict\":true}", "{\"a\":1}", "{\"a\":2}"},
+        {"regex", "ab|cd", NULL, "ab", "cd"},
+        {"ebnf", "root ::= \"ab\" | \"cd\"", NULL, "ab", "cd"},
+        {"lark", "start: \"ab\" | \"cd\"", "{}", "ab", "cd"},
+        {"choice", "[\"ab\",\"cd\"]", NULL, "ab", "cd"},
+        {"structural_tag", "{\"type\":\"const_string\",\"value\":\"ab\"}", NULL, "ab", "ab"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bathyc_result r = limited(rows[i].kind, rows[i].grammar, rows[i].options);
+        if (r.code != BATHYC_OK) fail_msg("row %zu: %s", i, error.message);
+        if (strcmp(r.text, rows[i].first) != 0 && strcmp(r.text, rows[i].second) != 0) fail_msg("row %zu: '%s'", i, r.text);
+        bathyc_result_free(&r);
+    }
+    bathyc_result r = limited("json_object", NULL, NULL);
+    assert_int_equal(r.code, BATHYC_OK);
+    assert_true(r.text[0] == '{' && r.text[strlen(r.text) - 1] == '}'); /* closed in time */
+    bathyc_result_free(&r);
+}
+
+static void mistakes_in_a_grammar_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *kind, *grammar, *options, *part;
+    } rows[] = {
+        {"yaml", "a", NULL, "yaml"},
+        {"regex", NULL, NULL, "missing"},
+        {"regex", "a", "{\"colour\":1}", "colour"},
+        {"regex", "a(b", NULL, "offset"},
+        {"json_schema", "{\"properties\":{\"a\":{\"pattern\":\"(x\"}}}", NULL, "/properties/a/pattern"},
+        {"json_schema", "{", NULL, ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bathyc_result r = limited(rows[i].kind, rows[i].grammar, rows[i].options);
+        if (r.code == BATHYC_OK) fail_msg("row %zu was taken", i);
+        if (!strstr(error.message, rows[i].part)) fail_msg("row %zu: %s", i, error.message);
+        bathyc_result_free(&r);
+    }
+}
+
 static void failed_allocations_are_errors(void **state) {
     (void)state;
     bathyc_output out[4];
@@ -197,6 +257,8 @@ int main(void) {
         cmocka_unit_test(cancelled_and_stopped),
         cmocka_unit_test(alternatives_and_texts),
         cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(a_grammar_limits_the_output),
+        cmocka_unit_test(mistakes_in_a_grammar_are_named),
         cmocka_unit_test(failed_allocations_are_errors),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);

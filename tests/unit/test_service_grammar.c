@@ -272,6 +272,27 @@ static void a_required_tool_is_called_with_its_types(void **state) {
     assert_true(n_calls > 0);
 }
 
+/* [O19] 200 outputs: what is marked as JSON is JSON. With room to close, none is cut. */
+static void many_calls_hold_json_where_they_say_so(void **state) {
+    (void)state;
+    enum { CHOICES = 20 };
+    for (int i = 0; i < by_test_scaled(10); i++) {
+        by_buf b = {0};
+        by_buf_printf(&b, "\"n\":%d,\"max_tokens\":160,\"temperature\":1,\"structured_outputs\":{\"close_by_budget\":true},"
+                          "\"tool_choice\":\"required\",\"parallel_tool_calls\":false,%s",
+                      CHOICES, i % 2 ? TOOLS("") : TOOLS(",\"strict\":true"));
+        const by_json *choices = at(answer(BY_API_CHAT, body_of(CHAT, by_buf_z(&b), 1000 * i)), "choices");
+        by_buf_deinit(&b);
+        assert_int_equal(choices->n, CHOICES);
+        for (uint32_t k = 0; k < choices->n; k++) {
+            const by_json *c = &choices->v.items[k], *calls = by_json_get(at(c, "message"), "tool_calls");
+            assert_true(by_str_eqz(at(c, "finish_reason")->v.s, "tool_calls"));
+            assert_true(calls && calls->n == 1);
+            check_call(&calls->v.items[0], NULL);
+        }
+    }
+}
+
 /* The calls of a Messages answer; *n_text counts its other blocks. */
 static uint32_t message_calls(const by_json *v, uint32_t *n_text) {
     const by_json *content = at(v, "content");
@@ -351,6 +372,7 @@ int main(void) {
         cmocka_unit_test(an_enum_behind_a_reference_is_enforced), cmocka_unit_test(the_grammar_begins_behind_the_reasoning),
         cmocka_unit_test(every_spelling_limits_the_answer),       cmocka_unit_test(json_object_is_an_object),
         cmocka_unit_test(a_refusal_names_field_and_place),        cmocka_unit_test(a_required_tool_is_called_with_its_types),
+        cmocka_unit_test(many_calls_hold_json_where_they_say_so),
         cmocka_unit_test(a_message_with_a_forced_tool_is_a_call), cmocka_unit_test(a_format_beside_tools_holds_for_what_is_no_call),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
