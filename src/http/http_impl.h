@@ -2,7 +2,8 @@
  *
  *   by_conn      a connection: bytes in, requests one after the other, bytes out
  *   by_exchange  one request and its answer; lives until the answer is complete or the client has left
- *   job          what a handler leaves behind in an exchange when it cannot answer at once
+ *   job          what a handler leaves behind in an exchange when it cannot answer at once: an answer of the model (http_call.c),
+ *                or work on a long text (http_tokens.c)
  *
  * All on the loop's thread. A dead connection stays readable until the end of the round (by_conn.dead). */
 #ifndef BY_HTTP_IMPL_H
@@ -86,6 +87,7 @@ struct by_http {
     by_conn *conns, *dirty, *dead;
     int32_t n_conns;
     struct by_job *jobs;
+    struct by_task *tasks;
     by_tok_scratch *tok_scratch; /* of the loop's thread */
     int32_t n_jobs;             /* answers of the model under way, with or without a client */
     uint64_t n_body_bytes;      /* of all request bodies held now: read, being converted, in calls */
@@ -218,6 +220,11 @@ by_status by_worker_create(by_worker **out, const by_tok *tok, by_err *err);
 /* Waits for what runs; what is queued is not begun, and is its owners' to free. NULL is allowed. */
 void by_worker_destroy(by_worker *w);
 void by_worker_add(by_worker *w, by_work *work);
+
+/* ---- http_tokens.c ---- */
+
+/* Tells the tasks that nobody waits for them any more; the worker is gone. */
+void by_tasks_abort(by_http *h);
 
 /* ---- http_stored.c ---- */
 

@@ -218,6 +218,7 @@ void by_http_close(by_http *h) {
     stop_listening(h);
     by_worker_destroy(h->worker);
     by_jobs_abort(h);
+    by_tasks_abort(h);
     while (h->conns) by_conn_close(h->conns);
     by_conns_flush(h);
     by_timer_destroy(h->tick);
