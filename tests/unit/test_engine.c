@@ -99,6 +99,87 @@ static void a_step_allocates_nothing_and_leaves_the_processor_alone(void **state
 #endif
 }
 
+/* Settings of all kinds, by turns and together. */
+static void mix_settings(by_request_opts *q, int i) {
+    static const by_sample_bias bias[] = {{7, 2.5f}, {11, -3}};
+    static const int32_t banned[] = {13, 17}, stops[] = {19};
+    by_sample_params *p = &q->sampling;
+    bool all = i % 8 == 7;
+    q->n_top = all || i % 8 == 6 ? 5 : 0;
+    if (all || i % 8 == 1) p->law.top_p = 0.9f;
+    if (all || i % 8 == 2) p->law.top_k = 40;
+    if (all || i % 8 == 3) p->law.min_p = 0.02f;
+    if (all || i % 8 == 4) {
+        p->frequency_penalty = 0.5f;
+        p->presence_penalty = 0.25f;
+        p->repetition_penalty = 1.25f;
+    }
+    if (!all && i % 8 != 5) return;
+    p->bias = bias;
+    p->n_bias = 2;
+    p->banned = banned;
+    p->n_banned = 2;
+    p->stop_ids = stops;
+    p->n_stop_ids = 1;
+    p->min_tokens = 64; /* so that no stop id ends it */
+}
+
+static void steps_of_many_settings_with_drafts_allocate_nothing(void **state) {
+    (void)state;
+    enum { N = 256 };
+    static by_request *r[N];
+    for (int rule = 0; rule < 2; rule++) {
+        by_engine_opts o = by_run_engine_opts(2, 120, N, N, 6 * N);
+        o.state_slots = N;
+        o.draft_mode = BY_DRAFT_FIXED;
+        o.verify = rule ? BY_SAMPLE_REJECTION : BY_SAMPLE_COUPLED;
+        by_engine *e = open_engine(&o);
+        for (int i = 0; i < N; i++) {
+            int32_t tokens[4];
+            by_run_random_tokens(&rng, tokens, 4, e);
+            by_request_opts q = by_run_request(tokens, 4, 64, (uint64_t)i);
+            mix_settings(&q, i);
+            r[i] = submit(e, &q);
+        }
+        stats_after(e, 6 * N);
+        uint64_t calls = by_alloc_calls();
+        by_engine_stats s = stats_after(e, 16 * N);
+        assert_int_equal(s.sched.n_running, N);
+        assert_true(s.draft.n_verified > 0);
+        assert_int_equal(by_alloc_calls(), calls);
+        for (int i = 0; i < N; i++) by_request_release(r[i]);
+        by_engine_close(e);
+    }
+}
+
+/* The same for choices that a grammar limits, but for what a matcher remembers of its text, which grows now and then. */
+static void steps_of_limited_requests_allocate_next_to_nothing(void **state) {
+    (void)state;
+    enum { N = 12 };
+    by_request *r[N];
+    by_engine_opts o = by_run_engine_opts(2, 200, 64, N, 6 * N);
+    o.model_dir = by_source_path("models/tiny");
+    o.draft_mode = BY_DRAFT_FIXED;
+    by_engine *e = open_engine(&o);
+    for (int i = 0; i < N; i++) {
+        int32_t tokens[4];
+        by_run_random_tokens(&rng, tokens, 4, e);
+        by_request_opts q = by_run_request(tokens, 4, 150, (uint64_t)i);
+        by_request_grammar g = {.spec = {.kind = BY_GRAMMAR_REGEX, .text = BY_STR("([a-z]{2,9}[0-9]?[ ,])*")}, .bound_id = -1};
+        q.n_top = 0;
+        q.grammar = &g;
+        mix_settings(&q, i % 5); /* no bans */
+        r[i] = submit(e, &q);
+    }
+    stats_after(e, 60 * N);
+    uint64_t calls = by_alloc_calls();
+    by_engine_stats s = stats_after(e, 80 * N);
+    assert_in_range(by_alloc_calls() - calls, 0, N); /* of 20 N tokens */
+    assert_int_equal(s.sched.n_running, N);
+    for (int i = 0; i < N; i++) by_request_release(r[i]);
+    by_engine_close(e);
+}
+
 /* ---- snapshots ---- */
 
 /* A long prompt is computed in chunks, and rows in front of the cut never reach the layers behind the boundary: a chunk that
@@ -231,6 +312,8 @@ int main(void) {
     rng = by_test_rng(20261203);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_allocates_nothing_and_leaves_the_processor_alone),
+        cmocka_unit_test(steps_of_many_settings_with_drafts_allocate_nothing),
+        cmocka_unit_test(steps_of_limited_requests_allocate_next_to_nothing),
         cmocka_unit_test(a_prefix_of_a_long_prompt_is_no_strangers_state),
         cmocka_unit_test(choices_go_on_without_the_first),
         cmocka_unit_test(a_reader_that_does_not_read_stops_only_its_own_request),
