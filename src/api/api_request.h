@@ -107,6 +107,7 @@ typedef struct by_api_inference {
     uint32_t min_tokens;                        /* no end before so many tokens */
     const int32_t *stop_ids;                    /* end tokens of this request (not yet compared with a vocabulary) */
     uint32_t n_stop_ids;
+    bool include_stop;                          /* the stop string that ends an answer is part of it */
     by_api_grammar grammar;
 } by_api_inference;
 

@@ -22,7 +22,7 @@ static const by_shape begin_shape = BY_SHAPE_STRUCT_OF(begin_fields);
 
 enum {
     E_TOP_K, E_MIN_P, E_REPETITION, E_PRESENCE, E_FREQUENCY, E_LOGIT_BIAS, E_SEED, E_MAX_TOKENS, E_MAX_COMPLETION_TOKENS,
-    E_BEST_OF, E_IGNORE_EOS, E_MIN_TOKENS, E_STOP_IDS
+    E_BEST_OF, E_IGNORE_EOS, E_MIN_TOKENS, E_STOP_IDS, E_INCLUDE_STOP
 };
 static const by_shape stop_ids = BY_SHAPE_LIST_OF(&by_shape_u32);
 static const by_shape_field end_fields[] = {
@@ -39,6 +39,7 @@ static const by_shape_field end_fields[] = {
     [E_IGNORE_EOS] = {"ignore_eos", &by_shape_bool, BY_FIELD_OPTIONAL},
     [E_MIN_TOKENS] = {"min_tokens", &by_shape_u32, BY_FIELD_OPTIONAL},
     [E_STOP_IDS] = {"stop_token_ids", &stop_ids, BY_FIELD_OPTIONAL},
+    [E_INCLUDE_STOP] = {"include_stop_str_in_output", &by_shape_bool, BY_FIELD_OPTIONAL},
 };
 static const by_shape end_shape = BY_SHAPE_STRUCT_OF(end_fields);
 
@@ -200,6 +201,7 @@ by_status by_end_server_fields(by_convert *cv, const by_json *body) {
     BY_TRY(by_set_seed(cv, by_field(&extra, E_SEED)));
     BY_TRY(set_best_of(cv, by_field(&extra, E_BEST_OF)));
     BY_TRY(by_read_grammar_fields(cv, body));
+    inf->include_stop = by_given(by_field(&extra, E_INCLUDE_STOP)) && by_field(&extra, E_INCLUDE_STOP)->v.b;
     BY_TRY(set_end_rules(cv, by_field(&extra, E_IGNORE_EOS), by_field(&extra, E_MIN_TOKENS), by_field(&extra, E_STOP_IDS)));
     return set_max_completion_tokens(cv, by_field(&extra, E_MAX_COMPLETION_TOKENS), by_field(&extra, E_MAX_TOKENS));
 }

@@ -49,7 +49,7 @@ void by_marker_run_begin(by_marker_run *run, const by_marker_set *set) {
 }
 
 static bool fits(const by_marker *m, size_t at, by_text_class text_class) {
-    if (text_class == BY_TEXT_ANY) return true;
+    if (text_class == BY_TEXT_ANY || m->any_class) return true;
     return is_special(m, at) == (text_class == BY_TEXT_SPECIAL);
 }
 

@@ -5,7 +5,7 @@
  *
  * Text has a class. Plain text typed by the model and special tokens are told apart when the input is a token stream:
  * the bytes [special_from, special_to) of a marker are then matched by a special token only, all others by plain text
- * only. BY_TEXT_ANY (input without tokens) matches both.
+ * only. BY_TEXT_ANY (input without tokens) matches both, and a marker with any_class is matched by both.
  *
  * One deliberate oddity, kept because the original has it: a newline that breaks a partial match does not begin a run of
  * eaten newlines ("a<\n</think>" keeps its newline). Used by parser.c only. */
@@ -24,7 +24,7 @@ typedef enum by_text_class { BY_TEXT_ANY, BY_TEXT_PLAIN, BY_TEXT_SPECIAL } by_te
 typedef struct by_marker {
     by_str text;                      /* never empty; lives in the arena of its set */
     uint32_t special_from, special_to; /* empty range: all plain */
-    bool eats_newlines;
+    bool eats_newlines, any_class;
     uint8_t action;         /* the owner's */
     uint32_t value;         /* the owner's */
     const uint32_t *border; /* [text.len] length of the longest proper border of text[0..i] */

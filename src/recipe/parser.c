@@ -69,7 +69,7 @@ struct by_parser {
     by_marker_set sets[N_STATES];
     by_marker_run run;
     state state;
-    bool json_output, has_stage, eager;
+    bool json_output, has_stage, eager, include_stop;
     enum { START, TEXT, MARKER } behind; /* what the next piece comes right behind */
     bool skip_newlines;
     bool saw_reasoning, ended, failed;
@@ -117,8 +117,8 @@ static bool add_tagged(by_parser *p, state s, const char *before, by_str token, 
 static bool add_stops(by_parser *p, state s, const by_parser_opts *opts) {
     bool ok = true;
     for (size_t i = 0; i < opts->n_stops; i++)
-        ok &= by_marker_add(&p->sets[s], &p->arena,
-                            (by_marker){.text = opts->stops[i], .action = STOP, .value = (uint32_t)i});
+        ok &= by_marker_add(&p->sets[s], &p->arena, (by_marker){.text = opts->stops[i], .action = STOP, .value = (uint32_t)i,
+                                                                .any_class = opts->stops_in_special});
     return ok;
 }
 
@@ -193,6 +193,7 @@ by_status by_parser_create(by_parser **out, const by_parser_opts *opts, by_delta
     p->json_output = opts->json_output;
     p->has_stage = opts->stage != BY_STAGE_NONE;
     p->eager = opts->eager;
+    p->include_stop = opts->include_stop;
     p->skip_newlines = !opts->raw && (opts->stage == BY_STAGE_NONE || opts->stage == BY_STAGE_REASONING_START);
     p->stop_index = -1;
     p->most_calls = opts->most_calls;
@@ -399,7 +400,8 @@ static size_t release(by_parser *p, size_t upto, bool cut) {
 /* The marker ends at hit->end of text; everything before it comes out, then the marker acts. */
 static void take_hit(by_parser *p, const by_marker_hit *hit, by_str text, size_t from, uint64_t tag) {
     size_t in_piece = hit->end - from; /* of text, up to the marker's end */
-    size_t before = held_bytes(p) + in_piece - hit->bytes;
+    bool shows = p->include_stop && hit->marker->action == STOP; /* then it comes out like the text before it */
+    size_t before = held_bytes(p) + in_piece - (shows ? 0 : hit->bytes);
     size_t given = release(p, before, true);
     forget_held(p);
     if (given < before) emit(p, by_str_of(text.ptr + from, before - given), tag);
@@ -435,6 +437,7 @@ static size_t skip_newlines(by_parser *p, by_str text, size_t from, by_text_clas
             const by_marker *m = &set->markers[i];
             if (m->action != STOP || !by_str_eqz(m->text, "\n")) continue;
             flush_late(p);
+            if (p->include_stop) emit(p, m->text, 0);
             act(p, m, 0);
             return text.len;
         }

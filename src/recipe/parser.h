@@ -43,6 +43,8 @@ typedef struct by_parser_opts {
     uint32_t most_calls;  /* the text ends where a further call would begin; 0 = any number */
     const by_str *stops; /* [n_stops], valid UTF-8, copied; empty ones are ignored. They act on content only */
     size_t n_stops;
+    bool stops_in_special; /* they are also found in the text of special tokens and across its borders (the original: in plain text only) */
+    bool include_stop;     /* the stop string that ends the text is part of it */
     by_str thinking_end, dsml; /* spellings, copied; empty = those of specials.h */
 } by_parser_opts;
 

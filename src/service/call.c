@@ -55,8 +55,7 @@ static by_status fail_request(by_call *c, const by_api_error *e) {
     return fail(c, context ? BY_ECONTEXT : BY_EINVAL, e->http_status ? e->http_status : 400, "invalid_request_error", e->code, e->message);
 }
 
-/* A failure below the API: the request's fault where the status says so. */
-static by_status fail_status(by_call *c, by_status status, const by_err *err) {
+by_call_problem by_call_problem_of(by_status status, const by_err *err) {
     static const struct {
         by_status status;
         int http;
@@ -71,10 +70,17 @@ static by_status fail_status(by_call *c, by_status status, const by_err *err) {
         {BY_ECANCELLED, 503, "server_error", "cancelled"},
         {BY_ENOMEM, 503, "server_error", "out_of_memory"},
     };
+    by_call_problem p = {.http_status = 500, .type = "server_error", .code = "engine_error"};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        if (table[i].status == status)
-            return fail(c, status, table[i].http, table[i].type, table[i].code, by_str_z(err->msg));
-    return fail(c, status, 500, "server_error", "engine_error", by_str_z(err->msg));
+        if (table[i].status == status) p = (by_call_problem){.http_status = table[i].http, .type = table[i].type, .code = table[i].code};
+    memcpy(p.message, err->msg, sizeof p.message);
+    return p;
+}
+
+/* A failure below the API: the request's fault where the status says so. */
+static by_status fail_status(by_call *c, by_status status, const by_err *err) {
+    by_call_problem p = by_call_problem_of(status, err);
+    return fail(c, status, p.http_status, p.type, p.code, by_str_z(p.message));
 }
 
 void by_call_problem_write(by_buf *out, const by_call_problem *p) {
@@ -206,7 +212,8 @@ static by_status make_streams(by_call *c, by_rng *rng, by_err *err) {
                             .ctx = c->opts.ctx,
                             .keep_whole = c->opts.whole};
     by_parser_opts parser = c->converted.parsing;
-    parser.eager = true;
+    parser.eager = parser.stops_in_special = true;
+    parser.include_stop = inf->include_stop;
     o.parser = &parser;
     for (uint32_t i = 0; i < c->n_lanes * c->n; i++) {
         o.request = c->lanes[i / c->n].converted;

@@ -194,12 +194,16 @@ static void max_completion_tokens(void **state) {
 static void end_rules(void **state) {
     (void)state;
     chat(SERVER, "\"ignore_eos\":true,\"min_tokens\":4,\"stop_token_ids\":[7,8]");
+    assert_false(req.inference.include_stop);
     assert_true(req.inference.ignore_eos && req.inference.min_tokens == 4);
     assert_int_equal(req.inference.n_stop_ids, 2);
     assert_int_equal(req.inference.stop_ids[1], 8);
     chat(PARITY, "\"ignore_eos\":true,\"min_tokens\":4,\"stop_token_ids\":[7,8]");
     assert_true(!req.inference.ignore_eos && req.inference.min_tokens == 0 && req.inference.n_stop_ids == 0);
     chat_bad(SERVER, "\"stop_token_ids\":[-1]", "stop_token_ids");
+    chat(SERVER, "\"stop\":[\"x\"],\"include_stop_str_in_output\":true");
+    assert_true(req.inference.include_stop);
+    chat_bad(SERVER, "\"include_stop_str_in_output\":1", "include_stop_str_in_output");
     good(BY_API_MESSAGES, BY_API_SERVER, USER ",\"max_tokens\":5,\"seed\":9"); /* only Chat has it in the original */
     assert_true(req.inference.has_seed && req.inference.seed == 9);
 }

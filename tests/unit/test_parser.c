@@ -196,6 +196,52 @@ static void stop_strings_are_held_back(void **state) {
     }
 }
 
+/* With include_stop the stop string comes out like the text before it, wherever it is cut. */
+static void a_stop_string_may_be_part_of_the_text(void **state) {
+    (void)state;
+    by_str stops[] = {BY_STR("<<END>>"), BY_STR("\n")}, text = BY_STR("ok <<<END>>tail");
+    for (int eager = 0; eager < 2; eager++) {
+        by_parser_opts opts = {.stops = stops, .n_stops = 2, .eager = eager, .include_stop = true};
+        for (size_t a = 0; a <= text.len; a++) {
+            for (size_t b = a; b <= text.len; b++) {
+                by_parser *p = open_parser(&opts);
+                assert_int_equal(by_parser_push(p, by_str_take(text, a), NULL), BY_OK);
+                assert_int_equal(by_parser_push(p, by_str_take(by_str_skip(text, a), b - a), NULL), BY_OK);
+                assert_int_equal(by_parser_push(p, by_str_skip(text, b), NULL), BY_OK);
+                assert_int_equal(by_parser_stop_index(p), 0);
+                close_parser(p);
+                assert_text(&rec.content, "ok <<<END>>");
+            }
+        }
+        opts.stage = BY_STAGE_REASONING_START;
+        by_parser *p = open_parser(&opts);
+        push(p, "why</think>\n\nok");
+        assert_int_equal(by_parser_stop_index(p), 1);
+        close_parser(p);
+        assert_text(&rec.content, "\n");
+    }
+}
+
+/* A stop string that begins inside the text of a special token, or ends there, or holds one. */
+static void stop_strings_reach_into_special_tokens(void **state) {
+    (void)state;
+    static const struct {
+        const char *stop, *content;
+    } cases[] = {{"ref|>x", "see <|"}, {"<|ref|>", "see "}, {"e <|re", "se"}, {"e <|ref|>xy", "se"}, {"|re", "see <"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int reaches = 0; reaches < 2; reaches++) {
+            by_str stop = by_str_z(cases[i].stop);
+            by_parser *p = open_parser(&(by_parser_opts){.stops = &stop, .n_stops = 1, .eager = true, .stops_in_special = reaches});
+            assert_int_equal(by_parser_push_text(p, BY_STR("see "), BY_TEXT_PLAIN, 0, NULL), BY_OK);
+            assert_int_equal(by_parser_push_text(p, BY_STR("<|ref|>"), BY_TEXT_SPECIAL, 0, NULL), BY_OK);
+            assert_int_equal(by_parser_push_text(p, BY_STR("xyz"), BY_TEXT_PLAIN, 0, NULL), BY_OK);
+            assert_int_equal(by_parser_stop_index(p), reaches ? 0 : -1);
+            close_parser(p);
+            assert_text(&rec.content, reaches ? cases[i].content : "see <|ref|>xyz");
+        }
+    }
+}
+
 /* O25 */
 static void characters_are_never_cut(void **state) {
     (void)state;
@@ -361,6 +407,8 @@ int main(void) {
         cmocka_unit_test_teardown(a_call_without_the_end_of_thinking, teardown),
         cmocka_unit_test_teardown(empty_thinking_before_a_call, teardown),
         cmocka_unit_test_teardown(stop_strings_are_held_back, teardown),
+        cmocka_unit_test_teardown(a_stop_string_may_be_part_of_the_text, teardown),
+        cmocka_unit_test_teardown(stop_strings_reach_into_special_tokens, teardown),
         cmocka_unit_test_teardown(characters_are_never_cut, teardown),
         cmocka_unit_test_teardown(stop_strings_do_not_cut_reasoning, teardown),
         cmocka_unit_test_teardown(typed_markup_is_text_in_a_token_stream, teardown),
