@@ -12,6 +12,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cli/batch_results.h"
+#include "cli/batch_stats.h"
+#include "cli/batch_tokens.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
@@ -25,7 +27,8 @@ static int wake_fd = -1;
 
 /* One request on its way. The slots stay where they are: engine threads write to `news`. */
 typedef struct {
-    by_call *call; /* NULL = free */
+    by_call *call;          /* of an API; both NULL = free */
+    by_batch_tokens *ids;   /* of token ids */
     size_t line;
     char *custom_id;
     size_t custom_id_bytes;
@@ -45,6 +48,7 @@ typedef struct {
     by_arena arena;            /* of the line being read */
     size_t n_ok, n_failed, n_skipped, n_old_failed; /* skipped: an earlier run has answered them, and some of them failed */
     uint64_t n_tokens;
+    by_batch_stats stats;
     int64_t start_ns, shown_ns;
     uint64_t n_ids;
 } batch;
@@ -110,22 +114,29 @@ static by_status refuse_line(batch *b, size_t line, const by_json *custom_id, co
     return write_row(b, &row, err);
 }
 
-static by_status finish(batch *b, slot *s, by_err *err) {
-    const by_call_problem *p = by_call_problem_get(s->call);
+/* Writes the answer of a slot, or what went wrong (NULL: nothing), and empties it. */
+static by_status finish(batch *b, slot *s, const by_call_problem *p, by_err *err) {
     char request_id[40];
     snprintf(request_id, sizeof request_id, "req_%016llx%08llx", (unsigned long long)b->start_ns, (unsigned long long)++b->n_ids);
     by_buf_clear(&b->answer);
     if (p) by_call_problem_write(&b->answer, p);
+    else if (s->ids) BY_TRY(by_batch_tokens_write(s->ids, &b->answer, err));
     else BY_TRY(by_call_write_whole(s->call, &b->answer, err));
     BY_TRY(by_buf_check(&b->answer, err));
-    by_answer_usage u = by_call_usage(s->call);
-    b->n_tokens += u.completion_tokens;
+    int64_t n_output = s->ids ? by_batch_tokens_n_output(s->ids) : s->call ? (int64_t)by_call_usage(s->call).completion_tokens : 0;
+    b->n_tokens += (uint64_t)n_output;
+    if (!p) {
+        by_request_info info = s->ids ? by_batch_tokens_times(s->ids) : by_call_times(s->call);
+        by_batch_stats_note(&b->stats, &info, n_output);
+    }
     by_batch_row row = {.line = s->line, .has_custom_id = true, .custom_id = by_str_of(s->custom_id, s->custom_id_bytes),
                         .status = p ? p->http_status : 200, .request_id = by_str_z(request_id), .body = by_buf_str(&b->answer)};
     by_status status = write_row(b, &row, err);
     by_call_destroy(s->call);
+    by_batch_tokens_destroy(s->ids);
     by_free(s->custom_id);
     s->call = NULL;
+    s->ids = NULL;
     s->custom_id = NULL;
     b->n_running--;
     return status;
@@ -151,33 +162,52 @@ static const char *check_frame(const by_json *row, by_api_kind *api) {
 
 static slot *free_slot(batch *b) {
     for (int i = 0; i < b->n_slots; i++)
-        if (!b->slots[i].call) return &b->slots[i];
+        if (!b->slots[i].call && !b->slots[i].ids) return &b->slots[i];
     return NULL;
 }
+
+static by_status take_slot(batch *b, slot *s, size_t line, const by_json *row, by_err *err) {
+    by_str id = by_json_get(row, "custom_id")->v.s;
+    b->n_running++;
+    s->line = line;
+    s->custom_id = by_strndup(BY_MEM_REQUEST, id.ptr ? id.ptr : "", id.len);
+    s->custom_id_bytes = id.len;
+    return s->custom_id ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for a custom_id");
+}
+
+/* Is this a failure that others which run will make good? */
+static bool comes_again(const batch *b, by_status status) { return (status == BY_EBUSY || status == BY_ENOMEM) && b->n_running > 0; }
 
 /* Starts the call. BY_AGAIN: the engine's queue is full and something runs that will make room. */
 static by_status start_call(batch *b, size_t line, const by_json *row, by_api_kind api, by_err *err) {
     slot *s = free_slot(b);
-    by_str id = by_json_get(row, "custom_id")->v.s;
     by_buf_clear(&b->body);
     by_json_write(&b->body, by_json_get(row, "body"), BY_JSON_COMPACT);
     BY_TRY(by_buf_check(&b->body, err));
     atomic_store(&s->news, false);
     by_call_opts o = {.api = api, .body = by_buf_str(&b->body), .scratch = b->scratch, .whole = true, .notify = on_news, .arg = s};
-    by_err why;
+    by_err why = {0};
     by_status status = by_call_start(&s->call, b->service, &o, &why);
     if (!s->call) return BY_FAIL(err, BY_ENOMEM, "%s", why.msg);
-    if ((status == BY_EBUSY || status == BY_ENOMEM) && b->n_running > 0) {
+    if (comes_again(b, status)) {
         by_call_destroy(s->call);
         s->call = NULL;
         return BY_AGAIN;
     }
-    b->n_running++;
-    s->line = line;
-    s->custom_id = by_strndup(BY_MEM_REQUEST, id.ptr ? id.ptr : "", id.len);
-    s->custom_id_bytes = id.len;
-    if (!s->custom_id) return BY_FAIL(err, BY_ENOMEM, "out of memory for a custom_id");
-    return status < 0 ? finish(b, s, err) : BY_OK;
+    BY_TRY(take_slot(b, s, line, row, err));
+    return status < 0 ? finish(b, s, by_call_problem_get(s->call), err) : BY_OK;
+}
+
+/* The same for a line of token ids. */
+static by_status start_ids(batch *b, size_t line, const by_json *row, by_err *err) {
+    slot *s = free_slot(b);
+    by_err why = {0};
+    atomic_store(&s->news, false);
+    by_status status = by_batch_tokens_start(&s->ids, by_service_engine(b->service), row, &b->arena, on_news, s, &why);
+    if (comes_again(b, status)) return BY_AGAIN;
+    BY_TRY(take_slot(b, s, line, row, err));
+    by_call_problem p = by_call_problem_of(status, &why);
+    return status < 0 ? finish(b, s, &p, err) : BY_OK;
 }
 
 /* One line of the input; again: it was held back before. */
@@ -199,6 +229,7 @@ static by_status take_line(batch *b, by_str text, size_t line, bool again, by_er
         return refuse_line(b, line, custom_id, BY_BATCH_DUPLICATE, "custom_id: an earlier line has the same", err);
     *marks |= BY_BATCH_SEEN;
     if (skip_done(b, *marks)) return BY_OK;
+    if (by_batch_tokens_is(&row)) return start_ids(b, line, &row, err);
     const char *problem = check_frame(&row, &api);
     if (problem) {
         by_batch_row r = {.line = line, .has_custom_id = true, .custom_id = custom_id->v.s, .code = "invalid_line", .message = problem};
@@ -234,11 +265,21 @@ static by_status start_next(batch *b, by_err *err) {
     return held < 0 ? held : BY_AGAIN;
 }
 
+/* Takes what has come for one request. */
+static by_status pump(batch *b, slot *s, by_err *err) {
+    if (s->call) return by_call_pump(s->call, 0, NULL) == BY_END ? finish(b, s, by_call_problem_get(s->call), err) : BY_OK;
+    by_err why = {0};
+    by_status status = by_batch_tokens_pump(s->ids, &why);
+    if (status == BY_AGAIN) return BY_OK;
+    if (status == BY_END) return finish(b, s, NULL, err);
+    by_call_problem p = by_call_problem_of(status, &why);
+    return finish(b, s, &p, err);
+}
+
 static by_status hand_on(batch *b, by_err *err) {
     for (int i = 0; i < b->n_slots; i++) {
         slot *s = &b->slots[i];
-        if (!s->call || !atomic_exchange(&s->news, false)) continue;
-        if (by_call_pump(s->call, 0, NULL) == BY_END) BY_TRY(finish(b, s, err));
+        if ((s->call || s->ids) && atomic_exchange(&s->news, false)) BY_TRY(pump(b, s, err));
     }
     return BY_OK;
 }
@@ -298,6 +339,7 @@ static by_status open_all(batch *b, const char *input, const char *output, const
 static void close_all(batch *b) {
     for (int i = 0; b->slots && i < b->n_slots; i++) {
         by_call_destroy(b->slots[i].call);
+        by_batch_tokens_destroy(b->slots[i].ids);
         by_free(b->slots[i].custom_id);
     }
     by_tok_scratch_destroy(b->scratch);
@@ -309,6 +351,14 @@ static void close_all(batch *b) {
     by_buf_deinit(&b->body);
     by_buf_deinit(&b->answer);
     by_arena_deinit(&b->arena);
+}
+
+static void print_stats(const batch *b) {
+    by_buf text = {0};
+    by_engine_stats e = by_engine_stats_get(by_service_engine(b->service));
+    by_batch_stats_write(&text, &b->stats, &e, (double)(by_clock_ns() - b->start_ns) * 1e-9);
+    fputs(by_buf_z(&text), stderr);
+    by_buf_deinit(&text);
 }
 
 static int report(batch *b, const char *output) {
@@ -324,14 +374,15 @@ static int report(batch *b, const char *output) {
 int by_cmd_batch(int argc, char **argv) {
     const by_usage usage = {"batch", "-i REQUESTS.jsonl -o RESULTS.jsonl [flags]",
                             "Answers lines {custom_id, method, url, body} of the OpenAI batch format, for /v1/chat/completions,\n"
-                            "/v1/responses, /v1/messages and /v1/completions. Results come in the order in which they are done.\n"
+                            "/v1/responses, /v1/messages and /v1/completions, and lines {custom_id, tokens, ...} of token ids (see\n"
+                            "docs/engine.md). Results come in the order in which they are done.\n"
                             "When RESULTS.jsonl has rows already, only what is missing is computed: after an interruption the\n"
                             "same command goes on. Rows with errors count as done, and as failed: take them out to try again.\n"
                             "SIGTERM and SIGINT let running requests end; a second one stops at once.\n"};
     by_engine_flags f = by_engine_flags_default();
     const char *input = NULL, *output = NULL;
     by_flag_list names = {0};
-    bool honour = false;
+    bool honour = false, stats = false;
     const by_flag flags[] = {
         {.names = "--input,-i", .kind = BY_FLAG_STRING, .out = &input, .help = "request lines (- = standard input)"},
         {.names = "--output,-o", .kind = BY_FLAG_STRING, .out = &output, .help = "result lines, appended (- = standard output)"},
@@ -339,6 +390,7 @@ int by_cmd_batch(int argc, char **argv) {
          .help = "accepted as \"model\"; may repeat (default: DeepSeek-V4.1-Flash and the folder's name)"},
         {.names = "--honour-sampling", .kind = BY_FLAG_BOOL, .out = &honour,
          .help = "keep temperature and top_p as requests have them, also where the vendor's service does not"},
+        {.names = "--stats", .kind = BY_FLAG_BOOL, .out = &stats, .help = "say at the end where the time went (standard error)"},
         BY_ENGINE_FLAG_ROWS(f),
     };
     const int n_flags = sizeof flags / sizeof flags[0];
@@ -357,6 +409,7 @@ int by_cmd_batch(int argc, char **argv) {
     if (status == BY_OK) {
         status = run(&b, &err);
         show_progress(&b, true);
+        if (stats) print_stats(&b);
         code = status < 0 ? 1 : report(&b, output);
     }
     if (status < 0) by_command_fail(&usage, &err);

@@ -3,13 +3,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/json_fields.h"
 #include "cli/model_flags.h"
 #include "cli/token_lines.h"
 #include "engine/solo_gen.h"
@@ -25,54 +25,24 @@ typedef struct {
     bool has_seed;
 } request;
 
-static void number_field(by_token_lines *t, by_token_line *l, const char *key, double min, double max, double *out) {
-    const by_json *v = by_json_get(&l->row, key);
-    if (!v || v->type == BY_JSON_NULL) return;
-    if (!by_json_is_number(v)) {
-        by_token_line_refuse(t, l, "%s: not a number", key);
-        return;
-    }
-    *out = by_json_number(v);
-    if (*out < min || *out > max) by_token_line_refuse(t, l, "%s: %g is outside %g..%g", key, *out, min, max);
-}
-
-static void integer_field(by_token_lines *t, by_token_line *l, const char *key, int64_t min, int64_t max, int64_t *out) {
-    const by_json *v = by_json_get(&l->row, key);
-    if (!v || v->type == BY_JSON_NULL) return;
-    if (!by_json_int_in(v, min, max, out))
-        by_token_line_refuse(t, l, "%s: not an integer in %lld..%lld", key, (long long)min, (long long)max);
-}
-
-static void bool_field(by_token_lines *t, by_token_line *l, const char *key, bool *out) {
-    const by_json *v = by_json_get(&l->row, key);
-    if (!v || v->type == BY_JSON_NULL) return;
-    if (!by_json_is(v, BY_JSON_BOOL)) by_token_line_refuse(t, l, "%s: not a boolean", key);
-    else *out = v->v.b;
-}
-
-static void seed_field(by_token_lines *t, by_token_line *l, uint64_t *out) {
-    const by_json *v = by_json_get(&l->row, "seed");
-    if (v && v->type == BY_JSON_INT) *out = (uint64_t)v->v.i; /* taken modulo 2^64, negative ones too */
-    else if (v && v->type == BY_JSON_UINT) *out = v->v.u;
-    else if (v && v->type != BY_JSON_NULL) by_token_line_refuse(t, l, "seed: not a 64-bit integer");
-    else if (getrandom(out, sizeof *out, 0) != sizeof *out) by_token_line_refuse(t, l, "seed: no random number to be had");
+static by_status read_fields(request *q, const by_json *row, by_err *err) {
+    BY_TRY(by_json_field_int(&q->max_tokens, row, "max_tokens", 1, INT32_MAX, err));
+    BY_TRY(by_json_field_double(&q->temperature, row, "temperature", 0, 1e6, err));
+    BY_TRY(by_json_field_double(&q->top_p, row, "top_p", 0, 1, err));
+    if (q->top_p <= 0) return BY_FAIL(err, BY_EINVAL, "top_p: %g is not above 0", q->top_p);
+    BY_TRY(by_json_field_int(&q->top_k, row, "top_k", -1, INT32_MAX, err));
+    if (q->top_k == 0) return BY_FAIL(err, BY_EINVAL, "top_k: 0 is neither -1 nor at least 1");
+    BY_TRY(by_json_field_seed(&q->seed, &q->has_seed, row, err));
+    BY_TRY(by_json_field_bool(&q->ignore_eos, row, "ignore_eos", err));
+    return by_json_field_bool(&q->draft, row, "draft", err);
 }
 
 static request read_request(by_token_lines *t, by_token_line *l, const by_solo *s) {
     const by_config *c = &s->model->cfg;
-    request q = {.max_tokens = 16, .temperature = 1, .top_p = 1, .top_k = -1};
+    request q = {.max_tokens = 16, .temperature = 1, .top_p = 1, .top_k = -1, .draft = s->n_drafts > 0};
     if (l->problem) return q;
-    integer_field(t, l, "max_tokens", 1, INT32_MAX, &q.max_tokens);
-    number_field(t, l, "temperature", 0, 1e6, &q.temperature);
-    number_field(t, l, "top_p", 0, 1, &q.top_p);
-    if (q.top_p <= 0) by_token_line_refuse(t, l, "top_p: %g is not above 0", q.top_p);
-    integer_field(t, l, "top_k", -1, INT32_MAX, &q.top_k);
-    if (q.top_k == 0) by_token_line_refuse(t, l, "top_k: 0 is neither -1 nor at least 1");
-    seed_field(t, l, &q.seed);
-    bool_field(t, l, "ignore_eos", &q.ignore_eos);
-    q.has_seed = by_json_get(&l->row, "seed") && by_json_get(&l->row, "seed")->type != BY_JSON_NULL;
-    q.draft = s->n_drafts > 0;
-    bool_field(t, l, "draft", &q.draft);
+    by_err err = {0};
+    if (read_fields(&q, &l->row, &err) < 0) by_token_line_refuse(t, l, "%s", err.msg);
     if (q.draft && c->draft.n_layers == 0) by_token_line_refuse(t, l, "draft: the model has no draft layers");
     else if (q.draft && s->n_drafts == 0)
         by_token_line_refuse(t, l, "draft: backend %s has no speculative decoding", by_device_name(s->dev));

@@ -71,6 +71,9 @@ typedef struct by_call_problem {
     char message[BY_ERR_MSG_MAX];
 } by_call_problem;
 
+/* What a failure below the API means to the client: its own fault where the status says so, else the engine's. */
+by_call_problem by_call_problem_of(by_status status, const by_err *err);
+
 /* {"error":{"message":...,"type":...,"param":null,"code":...}} */
 void by_call_problem_write(by_buf *out, const by_call_problem *p);
 

@@ -1,5 +1,6 @@
 /* test_batch_users.c - what users of other servers complained about, asked through `bathyc batch`. Names in brackets are items of the
  * list of complaints. BY_TEST_TIMEOUT=600 */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -168,13 +169,14 @@ static void stop_strings_end_texts_at_any_place(void **state) {
     for (int i = 0; i < CUTS; i++) {
         size_t at = by_rng_below(&rng, plain - 20), n = 1 + by_rng_below(&rng, 19);
         stops[i] = by_str_of(text.ptr + at, n); /* the model writes ASCII */
-        ask(&s, COMPLETIONS, format("{%s,\"stop\":[\"no such words\",%s]}", prompt, quoted(stops[i])));
+        const char *include = i % 2 ? ",\"include_stop_str_in_output\":true" : "";
+        ask(&s, COMPLETIONS, format("{%s%s,\"stop\":[\"no such words\",%s]}", prompt, include, quoted(stops[i])));
         ask(&s, COMPLETIONS, format("{%s,\"stop\":[%s]}", prompt, quoted(by_str_z(format("%.*s~never", (int)n, stops[i].ptr)))));
     }
     run(&s, by_source_path("models/tiny"), NULL);
     for (int i = 0; i < CUTS; i++) {
         size_t at = (size_t)((const char *)memmem(text.ptr, text.len, stops[i].ptr, stops[i].len) - text.ptr);
-        assert_true(by_str_eq(text_of(&s, 2 * i), by_str_take(text, at)));
+        assert_true(by_str_eq(text_of(&s, 2 * i), by_str_take(text, at + (i % 2 ? stops[i].len : 0))));
         assert_true(by_str_eqz(by_json_get(choice(&s, 2 * i), "finish_reason")->v.s, "stop"));
         assert_true(by_str_eq(text_of(&s, 2 * i + 1), text)); /* what was held back comes after all */
     }
@@ -279,6 +281,146 @@ static void a_repeated_prompt_of_700_tokens_is_cached(void **state) {
     assert_true(usage(&s, 1, "prompt_tokens_details", "cached_tokens") >= 512);
 }
 
+/* ---- token ids in, token ids out ---- */
+
+static int ask_ids(sheet *s, const char *fields) {
+    by_buf_printf(&s->in, "{\"custom_id\":\"%d\",%s}\n", s->n, fields);
+    return s->n++;
+}
+
+/* Completions join the tokens of a character that is cut into pieces; then there are fewer. */
+static void same_numbers(const by_json *a, const by_json *b) {
+    assert_true(by_json_is(a, BY_JSON_ARRAY) && by_json_is(b, BY_JSON_ARRAY));
+    assert_true(a->n <= b->n);
+    if (a->n < b->n) return;
+    for (uint32_t i = 0; i < a->n; i++) {
+        double x = by_json_number(by_json_at(a, i)), y = by_json_number(by_json_at(b, i));
+        if (fabs(x - y) > 1e-6 * (1 + fabs(x))) fail_msg("%.9g is not %.9g", x, y);
+    }
+}
+
+/* The same prompt as a request of Completions: the same draws, so the same log-probabilities and the same text. */
+static void lines_of_ids_give_what_completions_give(void **state) {
+    (void)state;
+    static const char *const settings[] = {
+        "\"max_tokens\":9,\"seed\":5", "\"max_tokens\":12,\"temperature\":0,\"ignore_eos\":true",
+        "\"max_tokens\":14,\"seed\":3,\"top_p\":0.8,\"top_k\":40,\"min_p\":0.01,\"ignore_eos\":true",
+        "\"max_tokens\":14,\"seed\":4,\"frequency_penalty\":1.5,\"presence_penalty\":0.5,\"repetition_penalty\":1.2",
+        "\"max_tokens\":10,\"seed\":6,\"logit_bias\":{\"17\":90,\"18\":88}", "\"max_tokens\":6,\"seed\":7,\"n\":3"};
+    enum { N = sizeof settings / sizeof settings[0] };
+    sheet s = {0};
+    by_tok *tok;
+    by_err err;
+    int n_numbers = 0;
+    assert_int_equal(by_tok_open(&tok, by_source_path("models/tiny/tokenizer.json"), NULL, &err), BY_OK);
+    for (int i = 0; i < N; i++) {
+        const char *ids = format("[%d,9,300,%d]", 10 + i, 40 + i);
+        ask(&s, COMPLETIONS, format("{\"model\":\"m\",\"logprobs\":2,\"prompt\":%s,%s}", ids, settings[i]));
+        ask_ids(&s, format("\"tokens\":%s,\"logprobs\":2,%s", ids, settings[i]));
+    }
+    run(&s, small, NULL);
+    for (int i = 0; i < N; i++) {
+        const by_json *texts = by_json_get(body_of(&s, 2 * i), "choices"), *ids = by_json_get(body_of(&s, 2 * i + 1), "choices");
+        assert_int_equal(texts->n, ids->n);
+        for (uint32_t k = 0; k < ids->n; k++) {
+            const by_json *t = by_json_at(texts, k), *d = by_json_at(ids, k), *tokens = by_json_get(d, "tokens");
+            same_numbers(by_json_get(by_json_get(t, "logprobs"), "token_logprobs"), by_json_get(d, "logprobs"));
+            assert_int_equal(by_json_get(d, "top_logprobs")->n, tokens->n);
+            assert_int_equal(by_json_at(by_json_get(d, "top_logprobs"), 0)->n, 2);
+            assert_true(by_str_eq(by_json_get(t, "finish_reason")->v.s, by_json_get(d, "finish_reason")->v.s));
+            int32_t list[32];
+            for (uint32_t j = 0; j < tokens->n; j++) list[j] = (int32_t)by_json_at(tokens, j)->v.i;
+            by_buf text = {0};
+            uint32_t n = tokens->n - (list[tokens->n - 1] == 1); /* the end token has no text */
+            assert_int_equal(by_tok_decode(tok, list, n, true, &text, &err), BY_OK); /* special tokens are not text */
+            if (!by_str_eq(by_buf_str(&text), by_json_get(t, "text")->v.s))
+                fail_msg("%s: %s instead of %.*s", settings[i], by_buf_z(&text), BY_STR_ARG(by_json_get(t, "text")->v.s));
+            n_numbers += tokens->n == by_json_get(by_json_get(t, "logprobs"), "token_logprobs")->n;
+            by_buf_deinit(&text);
+        }
+        assert_int_equal(usage(&s, 2 * i, NULL, "completion_tokens"), usage(&s, 2 * i + 1, NULL, "completion_tokens"));
+    }
+    assert_true(n_numbers > 0);
+    by_tok_destroy(tok);
+}
+
+static void lines_of_ids_have_fields_of_their_own(void **state) {
+    (void)state;
+    sheet s = {0};
+    static const char *const bad[] = {"\"tokens\":[]", "\"tokens\":[5376]", "\"tokens\":[1,\"x\"]", "\"tokens\":7",
+                                      "\"tokens\":[9],\"max_token\":3", "\"tokens\":[9],\"temperature\":\"hot\"",
+                                      "\"tokens\":[9],\"logit_bias\":{\"x\":1}", "\"tokens\":[9],\"best_of\":1,\"n\":2"};
+    static const char *const named[] = {"prompt", "5376", "tokens[1]", "tokens", "max_token", "temperature", "logit_bias", "best_of"};
+    enum { BAD = sizeof bad / sizeof bad[0] };
+    for (int i = 0; i < BAD; i++) ask_ids(&s, bad[i]);
+    int plain = ask_ids(&s, "\"tokens\":[9,10,11],\"max_tokens\":20,\"temperature\":0,\"ignore_eos\":true");
+    int prompt = ask_ids(&s, "\"tokens\":[9,10,11],\"max_tokens\":1,\"temperature\":0,\"prompt_logprobs\":true");
+    int best = ask_ids(&s, "\"tokens\":[9,10,11],\"max_tokens\":5,\"seed\":3,\"best_of\":4,\"n\":2");
+    run(&s, small, NULL);
+    for (int i = 0; i < BAD; i++) {
+        const by_json *error = by_json_get(by_json_get(by_json_get(s.rows[i], "response"), "body"), "error");
+        assert_int_equal(status_of(&s, i), 400);
+        if (!strstr(by_arena_dup(&arena, by_json_get(error, "message")->v.s).ptr, named[i])) fail_msg("%s: not named", bad[i]);
+    }
+    assert_int_equal(by_json_get(body_of(&s, prompt), "prompt_logprobs")->n, 3);
+    assert_int_equal(by_json_get(body_of(&s, best), "choices")->n, 2);
+    const by_json *tokens = by_json_get(choice(&s, plain), "tokens");
+    assert_int_equal(tokens->n, 20);
+    sheet stops = {0};
+    int cut = ask_ids(&stops, format("\"tokens\":[9,10,11],\"max_tokens\":20,\"temperature\":0,\"ignore_eos\":true,\"stop_token_ids\":[%d]",
+                                     (int)by_json_at(tokens, 7)->v.i));
+    int without = ask_ids(&stops, format("\"tokens\":[9,10,11],\"max_tokens\":20,\"temperature\":0,\"ignore_eos\":true,"
+                                         "\"banned_token_ids\":[%d]", (int)by_json_at(tokens, 7)->v.i));
+    run(&stops, small, NULL);
+    assert_in_range(by_json_get(choice(&stops, cut), "tokens")->n, 1, 8);
+    assert_true(by_str_eqz(by_json_get(choice(&stops, cut), "finish_reason")->v.s, "stop"));
+    const by_json *others = by_json_get(choice(&stops, without), "tokens");
+    for (uint32_t i = 0; i < others->n; i++) assert_true(by_json_at(others, i)->v.i != by_json_at(tokens, 7)->v.i);
+}
+
+/* ---- long context [O35] ---- */
+
+enum { LONG_PROMPT = 24000, SLICE = 1000 };
+
+/* The loss of every thousand tokens of a long text is that of the reference implementation, and what is generated behind it by way of
+ * long chunks and truncated layers is the same as with all rows. Scaled down: the first slices only. */
+static void a_long_text_is_understood_to_its_end(void **state) {
+    (void)state;
+    static const char *const flags[] = {"--layers", "4", "--experts", "4", "--without-drafts", "--without-vision", "--without-engram",
+                                        "--set", "max_position_embeddings=32768", NULL};
+    const char *model = by_arena_dup(&arena, by_str_z(by_temp_path("long"))).ptr;
+    by_json golden;
+    by_buf text = {0}, ids = {0};
+    by_err err;
+    sheet s = {0};
+    int n = by_test_scaled(100) >= 100 ? LONG_PROMPT : 3 * SLICE;
+    assert_true(by_random_model(model, flags));
+    if (by_json_read_file(&golden, &arena, &text, by_golden_path("long_context/slices.json"), &err) < 0) fail_msg("%s", err.msg);
+    uint32_t x = 12345;
+    for (int i = 0; i <= n; i++) {
+        x = x * 1664525u + 1013904223u;
+        by_buf_printf(&ids, "%s%u", i ? "," : "", 8 + (x >> 8) % 5000);
+    }
+    const char *common = format("\"max_tokens\":4,\"temperature\":0,\"logprobs\":3,\"ignore_eos\":true");
+    for (int all = 0; all < 2; all++) {
+        by_buf line = {0};
+        by_buf_printf(&line, "\"tokens\":[%s],%s,\"prompt_logprobs\":%s", by_buf_z(&ids), common, all ? "true" : "false");
+        ask_ids(&s, by_test_keep(&arena, &line));
+    }
+    run(&s, model, "--numerics", "exact", "--ram", "400M", NULL);
+    assert_string_equal(choices(&s, 0), choices(&s, 1));
+    const by_json *lp = by_json_get(body_of(&s, 1), "prompt_logprobs"), *want = by_json_get(&golden, "slices");
+    assert_int_equal(lp->n, n + 1);
+    for (int k = 0; k < n / SLICE; k++) {
+        double loss = 0;
+        for (int i = 0; i < SLICE; i++) loss -= by_json_number(by_json_at(lp, (uint32_t)(k * SLICE + i + 1)));
+        double diff = loss / SLICE - by_json_number(by_json_at(want, (uint32_t)k));
+        if (!(fabs(diff) < 1e-3)) fail_msg("tokens %d..: the loss is off by %g", k * SLICE, diff);
+    }
+    by_buf_deinit(&ids);
+    by_buf_deinit(&text);
+}
+
 /* ---- load [O33, O34] ---- */
 
 static void load_and_tiny_caches_change_nothing(void **state) {
@@ -360,6 +502,9 @@ int main(void) {
         cmocka_unit_test(characters_are_never_cut_into_pieces),
         cmocka_unit_test(a_long_prompt_gives_the_same_cold_warm_and_in_company),
         cmocka_unit_test(a_repeated_prompt_of_700_tokens_is_cached),
+        cmocka_unit_test(lines_of_ids_give_what_completions_give),
+        cmocka_unit_test(lines_of_ids_have_fields_of_their_own),
+        cmocka_unit_test(a_long_text_is_understood_to_its_end),
         cmocka_unit_test(load_and_tiny_caches_change_nothing),
         cmocka_unit_test(a_nan_in_an_expert_fails_who_meets_it),
     };
