@@ -61,7 +61,8 @@ static void put_engine(by_buf *out, const by_engine_stats *e) {
 
 void by_batch_stats_write(by_buf *out, const by_batch_stats *s, const by_engine_stats *e, double seconds) {
     double per_s = seconds > 0 ? 1 / seconds : 0;
-    by_buf_printf(out, "%" PRIu64 " requests in %.3f s: %" PRId64 " prompt tokens (%.0f/s, %.1f %% cached), %" PRId64 " output tokens (%.0f/s)\n",
+    by_buf_printf(out,
+                  "%" PRIu64 " requests in %.3f s: %" PRId64 " prompt tokens (%.0f/s, %.1f %% cached), %" PRId64 " output tokens (%.0f/s)\n",
                   s->first.n, seconds, s->n_prompt, (double)s->n_prompt * per_s, share((double)s->n_cached, (double)s->n_prompt), s->n_output,
                   (double)s->n_output * per_s);
     put_spread(out, "waiting", &s->queue);

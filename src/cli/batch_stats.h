@@ -13,6 +13,7 @@ typedef struct by_spread {
     double sum_us, max_us;
 } by_spread;
 
+/* Counts a time in microseconds, >= 0. */
 void by_spread_add(by_spread *s, double us);
 /* The time that a share of all (0..1) did not exceed, as the upper end of its bucket and never above the longest; 0 without any. */
 double by_spread_quantile(const by_spread *s, double share);

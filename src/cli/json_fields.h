@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "json/json.h"
 
+/* A number, an integer, a boolean; min and max belong to the range. */
 by_status by_json_field_double(double *out, const by_json *row, const char *key, double min, double max, by_err *err);
 by_status by_json_field_int(int64_t *out, const by_json *row, const char *key, int64_t min, int64_t max, by_err *err);
 by_status by_json_field_bool(bool *out, const by_json *row, const char *key, by_err *err);

@@ -378,6 +378,33 @@ static void lines_of_ids_have_fields_of_their_own(void **state) {
     for (uint32_t i = 0; i < others->n; i++) assert_true(by_json_at(others, i)->v.i != by_json_at(tokens, 7)->v.i);
 }
 
+/* Requests that take turns: the second and third wait for the first. */
+static void stats_say_where_the_time_went(void **state) {
+    (void)state;
+    sheet s = {0};
+    for (int i = 0; i < 3; i++) ask_ids(&s, format("\"tokens\":[9,10,%d],\"max_tokens\":40,\"ignore_eos\":true,\"seed\":%d", 11 + i, i));
+    const char *argv[] = {BATHYC_PROGRAM, "batch", "-m", small, "-i", "-", "-o", "-", "--stats", "--max-num-seqs", "1", NULL};
+    by_process_result r = by_process_run(argv, &(by_process_opts){.input = s.in.ptr, .input_bytes = s.in.len, .limit_s = 100});
+    static const char *const names[] = {"waiting", "prompt", "until the first token", "from there to the end", "each token"};
+    double median, most, longest, decode = 0;
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.err, "3 requests in "));
+    assert_non_null(strstr(r.err, " 9 prompt tokens ("));
+    assert_non_null(strstr(r.err, " 120 output tokens ("));
+    for (int i = 0; i < 5; i++) {
+        const char *at = strstr(r.err, format("  %-22s mean ", names[i]));
+        assert_non_null(at);
+        assert_int_equal(sscanf(strstr(at, "median"), "median %lf  90%% %lf", &median, &most), 2);
+        assert_int_equal(sscanf(strstr(at, "longest"), "longest %lf", &longest), 1);
+        assert_true(0 <= median && median <= most && most <= longest);
+        if (i == 3) decode = median;
+    }
+    assert_true(sscanf(strstr(r.err, "  waiting"), "  waiting mean %*f median %lf", &median) == 1 && median > decode / 2);
+    assert_non_null(strstr(r.err, "steps: "));
+    by_process_free(&r);
+    by_buf_deinit(&s.in);
+}
+
 /* ---- long context [O35] ---- */
 
 enum { LONG_PROMPT = 24000, SLICE = 1000 };
@@ -504,6 +531,7 @@ int main(void) {
         cmocka_unit_test(a_repeated_prompt_of_700_tokens_is_cached),
         cmocka_unit_test(lines_of_ids_give_what_completions_give),
         cmocka_unit_test(lines_of_ids_have_fields_of_their_own),
+        cmocka_unit_test(stats_say_where_the_time_went),
         cmocka_unit_test(a_long_text_is_understood_to_its_end),
         cmocka_unit_test(load_and_tiny_caches_change_nothing),
         cmocka_unit_test(a_nan_in_an_expert_fails_who_meets_it),
