@@ -3,7 +3,7 @@
 set(avx2_flags -mavx2 -mfma -mf16c)
 set(avx512_flags ${avx2_flags} -mavx512f -mavx512bw -mavx512vl -mavx512dq)
 set(avx512bf16_flags ${avx512_flags} -mavx512vbmi -mavx512bf16)
-set(amx_flags ${avx512_flags} -mavx512vbmi -mamx-tile -mamx-bf16)
+set(amx_flags ${avx512bf16_flags} -mamx-tile -mamx-bf16)
 foreach(source ${BY_SOURCES})
   get_filename_component(file ${source} NAME_WE)
   if(file MATCHES "_(avx2|avx512|avx512bf16|amx|neon)$")

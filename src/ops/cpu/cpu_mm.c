@@ -164,6 +164,7 @@ static by_mm_tile tile_of(const by_mm_job *j, const by_mm_rows *x, uint8_t *work
 /* Computes again what the core could not, of m rows from m0 on. */
 static void repair(const by_mm_way *way, const by_mm_job *j, uint32_t bad, const by_mm_rows *x, int64_t m0, int64_t m, float *y) {
     uint32_t all = UINT32_MAX >> (BY_MM_ROWS - (j->n1 - j->n0));
+    if (!bad && way->block > 1 && !memchr(x->unsafe + m0, 1, (size_t)m)) return; /* nearly always */
     for (int64_t i = 0; i < m; i++) {
         bool unsafe = x->unsafe[way->block == 1 && x->list ? x->list[m0 + i] : m0 + i];
         if (bad || unsafe) compute_wide(j->w, j->n0, unsafe ? all : bad & all, x, m0 + i, y + i * BY_MM_ROWS);

@@ -1,5 +1,5 @@
 /* mm_amx.c - bf16 cores on the matrix unit: A8 rows times FP4 and FP8 weights, bf16 rows times bf16 weights, with tdpbf16ps.
- * Compiled with AVX-512 F, BW, VL, DQ, VBMI and AMX tile, bf16.
+ * Compiled with AVX-512 F, BW, VL, DQ, VBMI, BF16 and AMX tile, bf16.
  *
  * The weights are the left operand. A left tile is 16 weight rows by 32 columns of bf16, which is just what the expansions of
  * mm_bf16.h leave in a register for one row; they go to a small buffer that stays in the first-level cache, products with
@@ -21,7 +21,6 @@
 #include <string.h>
 
 #include "ops/cpu/mm_bf16.h"
-#include "ops/cpu/mm_put.h"
 
 enum {
     STEPS = 8,                     /* tile columns expanded at once (256 weight columns): both buffers stay in L1 */
@@ -281,6 +280,22 @@ static void write_results(const by_mm_tile *t, const work *w) {
         uint8_t *to = (uint8_t *)(t->y + m * BY_MM_ROWS);
         store_columns(to, BY_MM_ROWS * 4, w->result[4 * pair + block], n);
         if (t->n_rows > 16) store_columns(to + 64, BY_MM_ROWS * 4, w->result[4 * pair + 2 + block], n);
+    }
+}
+
+/* by_mm_way.put. The conversion turns denormals into zeros; the products leave none, only by_mm_wide can. */
+static void put_rows_amx(const by_mm_out *out, int64_t n0, const float *y, int64_t m, int64_t n) {
+    const __mmask32 columns = (__mmask32)(UINT32_MAX >> (BY_MM_ROWS - n));
+    const by_mm_out o = *out;
+    for (int64_t i = 0; i < m; i++, y += BY_MM_ROWS) {
+        uint8_t *to = o.y + (o.list ? o.list[i] : i) * o.stride;
+        __m512 a = _mm512_loadu_ps(y), b = _mm512_loadu_ps(y + 16);
+        if (o.bf16) {
+            _mm512_mask_storeu_epi16(to + n0 * 2, columns, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+        } else {
+            _mm512_mask_storeu_ps(to + n0 * 4, (__mmask16)columns, a);
+            _mm512_mask_storeu_ps(to + n0 * 4 + 64, (__mmask16)(columns >> 16), b);
+        }
     }
 }
 
@@ -618,7 +633,7 @@ static double peak(int64_t n) {
 
 #define AMX_WAY(c, p, columns)                                                                                         \
     {.many = c, .pack = p, .mt = BY_MM_MT, .block = BY_MM_BLOCK, .elem_bytes = 2, .pad = columns, .bf16 = true,         \
-     .put = put_rows, .scratch_bytes = sizeof(work)}
+     .put = put_rows_amx, .scratch_bytes = sizeof(work)}
 const by_mm_kernels by_mm_amx = {
     .isa = BY_ISA_AMX,
     .base = &by_mm_avx512,

@@ -149,12 +149,6 @@ static bool group_values(float x[BY_MM_GROUP], const by_mm_src *src, int64_t c, 
         memcpy(x, src->data + c * 4, (size_t)n * 4);
         return true;
     }
-    if (src->type == BY_MM_BF16 && n == BY_MM_GROUP) { /* a loop of known length */
-        uint16_t b[BY_MM_GROUP];
-        memcpy(b, src->data + c * 2, sizeof b);
-        for (int i = 0; i < BY_MM_GROUP; i++) x[i] = by_bf16_to_f32(b[i]);
-        return true;
-    }
     if (src->type == BY_MM_BF16) {
         for (int64_t i = 0; i < n; i++) {
             uint16_t b;
@@ -172,8 +166,30 @@ static bool group_values(float x[BY_MM_GROUP], const by_mm_src *src, int64_t c, 
     return !bad_any(bad) && (!any || scale <= BY_MM_SCALE_MAX);
 }
 
+/* Whole groups of bf16, which are most of what comes here. */
+MM_INLINE void pack_bf16_groups(float *to, const uint8_t *from, int64_t n, bool split) {
+    for (int64_t g = 0; g < n; g++, to += BY_MM_GROUP, from += BY_MM_GROUP * 2) {
+        if (split) {
+            vec w[MM_VECS];
+            expand_bf16(w, from);
+            for (int v = 0; v < MM_VECS; v++) v_store(to + v * VL, w[v]);
+        } else {
+            uint16_t b[BY_MM_GROUP];
+            memcpy(b, from, sizeof b);
+            for (int i = 0; i < BY_MM_GROUP; i++) to[i] = by_bf16_to_f32(b[i]);
+        }
+    }
+}
+
 MM_INLINE bool pack_groups(uint8_t *to, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1, bool split) {
     bool safe = true;
+    if (src->type == BY_MM_BF16) {
+        int64_t whole = g1 < k / BY_MM_GROUP ? g1 : k / BY_MM_GROUP;
+        if (whole > g0) {
+            pack_bf16_groups((float *)(void *)to + g0 * BY_MM_GROUP, src->data + g0 * BY_MM_GROUP * 2, whole - g0, split);
+            g0 = whole;
+        }
+    }
     for (int64_t g = g0; g < g1; g++) {
         float x[BY_MM_GROUP], *at = (float *)(void *)to + g * BY_MM_GROUP;
         int64_t c = g * BY_MM_GROUP;
