@@ -1,6 +1,8 @@
 /* bench_engine.c - `bathyc bench engine`: output tokens per second of the request engine with 1, 16, 64... sequences at once, with
  * asynchronous steps and without in turns, beside the floor of a step (operations over the measured bf16 rate or weight bytes
- * over the measured bandwidth, the larger) and the processor time that the scheduler thread takes of a step. */
+ * over the measured bandwidth, the larger) and the processor time that device and scheduler thread take of a step. The limits of
+ * the machine are the best of several windows, so the figures beside them are those of the best run; ratios are medians over
+ * neighbouring runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +23,12 @@ enum { MAX_COUNTS = 16, REPEAT_MAX = 32 };
 
 typedef struct {
     int64_t n_seqs;
-    double tok_s[2], step_ms[2]; /* median over the repetitions; [0] waiting for each step, [1] asynchronous */
-    double async_ratio;          /* median of the ratios of neighbouring runs: time with, over time without */
-    double sched_us[2];          /* processor time of the scheduler thread, of a step */
+    /* The best of the repetitions; [0] waiting for each step, [1] asynchronous. */
+    double tok_s[2], step_ms[2];
+    double cpu_ms[2];   /* processor time of the device's thread, of a step */
+    double sched_us[2]; /* of the scheduler thread; median */
+    double median_ms[2];
+    double async_ratio, async_cpu_ratio; /* medians of the ratios of neighbouring runs: with, over without */
     double floor_ms;
 } row;
 
@@ -40,35 +45,57 @@ typedef struct {
     int n_rows;
 } bench;
 
-/* Time and scheduler work of decoding n sequences, from the last first token to the end. */
-static by_status one_run(bench *b, int which, int64_t n, double *seconds, double *sched_us, by_err *err) {
+/* Decoding n sequences. */
+typedef struct {
+    double seconds;          /* from the last first token to the end */
+    double sched_us, cpu_ms; /* of a step */
+} timing;
+
+static by_status one_run(bench *b, int which, int64_t n, timing *out, by_err *err) {
     by_engine_stats before = by_engine_stats_get(b->engines[which]), after;
     by_bench_run r = {.engine = b->engines[which], .n_requests = n, .n_prompt = b->n_prompt, .n_gen = b->n_gen, .rng = &b->rng};
     BY_TRY(by_bench_requests_run(&r, err));
     after = by_engine_stats_get(b->engines[which]);
-    *seconds = r.decode_s;
-    uint64_t steps = after.n_steps - before.n_steps;
-    *sched_us = steps ? (after.plan_s - before.plan_s) / (double)steps * 1e6 : 0;
+    uint64_t steps = after.n_steps - before.n_steps, decodes = after.n_decode_steps - before.n_decode_steps;
+    *out = (timing){.seconds = r.decode_s, .sched_us = steps ? (after.plan_s - before.plan_s) / (double)steps * 1e6 : 0,
+                    .cpu_ms = decodes ? (after.decode_cpu_s - before.decode_cpu_s) / (double)decodes * 1e3 : 0};
     return BY_OK;
 }
 
+static double least(const double *v, int64_t n) {
+    double best = v[0];
+    for (int64_t i = 1; i < n; i++) best = v[i] < best ? v[i] : best;
+    return best;
+}
+
 static by_status measure(bench *b, int64_t n, by_err *err) {
-    double s[2][REPEAT_MAX], us[2][REPEAT_MAX], ratio[REPEAT_MAX], drop;
-    for (int k = 0; k < 2; k++) BY_TRY(one_run(b, k, n, &drop, &drop, err)); /* warms up */
+    double s[2][REPEAT_MAX], us[2][REPEAT_MAX], cpu[2][REPEAT_MAX], ratio[REPEAT_MAX], cpu_ratio[REPEAT_MAX];
+    timing t;
+    for (int k = 0; k < 2; k++) BY_TRY(one_run(b, k, n, &t, err)); /* warms up */
     for (int i = 0; i < b->repeat; i++) {
-        for (int k = 0; k < 2; k++) BY_TRY(one_run(b, (k + i) % 2, n, &s[(k + i) % 2][i], &us[(k + i) % 2][i], err));
+        for (int j = 0; j < 2; j++) {
+            int k = (j + i) % 2;
+            BY_TRY(one_run(b, k, n, &t, err));
+            s[k][i] = t.seconds;
+            us[k][i] = t.sched_us;
+            cpu[k][i] = t.cpu_ms;
+        }
         ratio[i] = s[1][i] / s[0][i];
+        cpu_ratio[i] = cpu[1][i] / cpu[0][i];
     }
     row *r = &b->rows[b->n_rows++];
     *r = (row){.n_seqs = n, .async_ratio = by_bench_median(ratio, (int)b->repeat)};
+    r->async_cpu_ratio = by_bench_median(cpu_ratio, (int)b->repeat);
     for (int k = 0; k < 2; k++) {
-        double mid = by_bench_median(s[k], (int)b->repeat);
-        r->step_ms[k] = mid / (double)(b->n_gen - 1) * 1e3;
-        r->tok_s[k] = (double)(n * (b->n_gen - 1)) / mid;
+        double best = least(s[k], b->repeat), steps = (double)(b->n_gen - 1);
+        r->step_ms[k] = best / steps * 1e3;
+        r->tok_s[k] = (double)n * steps / best;
+        r->cpu_ms[k] = least(cpu[k], b->repeat);
+        r->median_ms[k] = by_bench_median(s[k], (int)b->repeat) / steps * 1e3;
         r->sched_us[k] = by_bench_median(us[k], (int)b->repeat);
     }
-    by_traffic t = by_model_traffic(by_engine_model(b->engines[0]), n, n);
-    double flops = t.flops / b->flop_s, bytes = t.weight_bytes / b->read_bytes_s;
+    by_traffic w = by_model_traffic(by_engine_model(b->engines[0]), n, n);
+    double flops = w.flops / b->flop_s, bytes = w.weight_bytes / b->read_bytes_s;
     r->floor_ms = (flops > bytes ? flops : bytes) * 1e3;
     return BY_OK;
 }
@@ -106,13 +133,13 @@ static void print_table(const bench *b) {
     int32_t threads = by_device_threads(by_engine_model(b->engines[0])->dev);
     printf("%d thread%s, prompts of %lld tokens, %lld tokens each; these threads read %.1f GB/s and do %.0f GFLOP/s (%s)\n\n",
            threads, threads == 1 ? "" : "s", (long long)b->n_prompt, (long long)b->n_gen, b->read_bytes_s * 1e-9, b->flop_s * 1e-9, b->unit);
-    printf("%9s %10s %10s %9s %9s %8s %9s %9s %12s %12s\n", "sequences", "tokens/s", "not async", "of one", "step ms", "floor ms",
-           "x floor", "async/not", "scheduler us", "not async");
+    printf("%9s %9s %9s %7s %8s %8s %8s %8s %7s %9s %9s %8s\n", "sequences", "tokens/s", "not async", "of one", "step ms", "median", "cpu ms",
+           "floor ms", "x floor", "async/not", "of cpu", "sched us");
     for (int i = 0; i < b->n_rows; i++) {
         const row *r = &b->rows[i];
-        printf("%9lld %10.0f %10.0f %9.2f %9.3f %8.3f %9.2f %9.3f %12.1f %12.1f\n", (long long)r->n_seqs, r->tok_s[1], r->tok_s[0],
-               r->tok_s[1] / b->rows[0].tok_s[1], r->step_ms[1], r->floor_ms, r->step_ms[1] / r->floor_ms, r->async_ratio, r->sched_us[1],
-               r->sched_us[0]);
+        printf("%9lld %9.0f %9.0f %7.2f %8.3f %8.3f %8.3f %8.3f %7.2f %9.3f %9.3f %8.1f\n", (long long)r->n_seqs, r->tok_s[1], r->tok_s[0],
+               r->tok_s[1] / b->rows[0].tok_s[1], r->step_ms[1], r->median_ms[1], r->cpu_ms[1], r->floor_ms, r->step_ms[1] / r->floor_ms,
+               r->async_ratio, r->async_cpu_ratio, r->sched_us[1]);
     }
 }
 
@@ -135,8 +162,13 @@ static void print_json(const bench *b) {
         by_json_out_member_double(&o, "tokens_per_s", r->tok_s[1]);
         by_json_out_member_double(&o, "tokens_per_s_not_async", r->tok_s[0]);
         by_json_out_member_double(&o, "step_ms", r->step_ms[1]);
+        by_json_out_member_double(&o, "step_ms_not_async", r->step_ms[0]);
+        by_json_out_member_double(&o, "step_ms_median", r->median_ms[1]);
+        by_json_out_member_double(&o, "cpu_ms", r->cpu_ms[1]);
+        by_json_out_member_double(&o, "cpu_ms_not_async", r->cpu_ms[0]);
         by_json_out_member_double(&o, "floor_ms", r->floor_ms);
         by_json_out_member_double(&o, "async_time_over_not", r->async_ratio);
+        by_json_out_member_double(&o, "async_cpu_over_not", r->async_cpu_ratio);
         by_json_out_member_double(&o, "scheduler_us", r->sched_us[1]);
         by_json_out_member_double(&o, "scheduler_us_not_async", r->sched_us[0]);
         by_json_out_object_end(&o);

@@ -197,6 +197,8 @@ typedef struct by_engine_stats {
     int64_t host_bytes;           /* swapped state and snapshots */
     by_grammar_cache_stats grammar;
     double plan_s, device_s, wait_s; /* processor time of the scheduler thread; time of the device in steps; the scheduler idle */
+    uint64_t n_decode_steps; /* steps without prompt rows, and the processor time that the device's thread took for them: what the */
+    double decode_cpu_s;     /* clock shows on a busy machine is mostly waiting. Its helpers are not in it (`--threads`) */
 } by_engine_stats;
 by_engine_stats by_engine_stats_get(by_engine *e);
 

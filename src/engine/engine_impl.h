@@ -271,6 +271,8 @@ struct by_engine {
     by_engine_stats stats;        /* scheduler */
     by_engine_stats shared_stats; /* under lock */
     double device_s;              /* under lock */
+    double decode_cpu_s;          /* under lock */
+    uint64_t n_decode_steps;      /* under lock */
 };
 
 /* engine_cache.c: what admission, preemption and prefix reuse do with blocks and slots (scheduler thread). */

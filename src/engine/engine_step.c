@@ -432,11 +432,15 @@ void *by_engine_device_main(void *arg) {
         while (!(job = oldest_queued(e)) && !e->device_stop) pthread_cond_wait(&e->job_ready, &e->lock);
         if (!job) break;
         pthread_mutex_unlock(&e->lock);
-        int64_t t0 = by_clock_ns();
+        int64_t t0 = by_clock_ns(), cpu0 = by_thread_ns();
         by_engine_run_job(e, job);
-        double spent = (double)(by_clock_ns() - t0) * 1e-9;
+        double spent = (double)(by_clock_ns() - t0) * 1e-9, cpu = (double)(by_thread_ns() - cpu0) * 1e-9;
         pthread_mutex_lock(&e->lock);
         e->device_s += spent;
+        if (job->n_seqs > 0 && job->n_prompt_rows == 0) {
+            e->n_decode_steps++;
+            e->decode_cpu_s += cpu;
+        }
         job->state = BY_JOB_DONE;
         pthread_cond_signal(&e->job_done);
     }
@@ -477,6 +481,8 @@ static void share_stats(by_engine *e) {
     if (e->grammars) s.grammar = by_grammar_cache_stats_get(e->grammars);
     pthread_mutex_lock(&e->lock);
     s.device_s = e->device_s;
+    s.decode_cpu_s = e->decode_cpu_s;
+    s.n_decode_steps = e->n_decode_steps;
     e->shared_stats = s;
     e->n_queued = s.sched.n_waiting + e->n_compiling;
     for (const by_request *r = e->incoming; r; r = r->next_new) e->n_queued++;
