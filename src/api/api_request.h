@@ -119,6 +119,7 @@ typedef struct by_api_echo {
     uint32_t max_output_tokens, top_logprobs;
     float temperature, top_p;                          /* as requested, default 1.0 */
     by_str reasoning, text, tool_choice, tools;        /* JSON */
+    by_str metadata;                                   /* JSON; server profile; empty = {} */
     bool store, background;                            /* set by a server that stores responses; else false */
     by_str previous_response_id, conversation_id;      /* likewise; empty = null */
 } by_api_echo;

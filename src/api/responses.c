@@ -155,15 +155,22 @@ by_status by_responses_set_echo(by_convert *cv, const by_json *body) {
     return by_given(tools) ? by_responses_write_tools(cv, tools, false, by_str_of(NULL, 0), &e->tools) : BY_OK;
 }
 
-/* The original ignores the field, whatever it holds. */
-static by_status convert_parallel(by_convert *cv, by_json body) {
-    static const by_shape_field fields[] = {{"parallel_tool_calls", &by_shape_bool, BY_FIELD_OPTIONAL}};
+static void put_any(by_json_out *o, const by_json *v) { by_json_out_value(o, v); }
+
+/* Fields that the original ignores, whatever they hold. */
+static by_status convert_server_fields(by_convert *cv, by_json body) {
+    static const by_shape_field fields[] = {{"parallel_tool_calls", &by_shape_bool, BY_FIELD_OPTIONAL},
+                                            {"metadata", &by_shape_map, BY_FIELD_OPTIONAL}};
     static const by_shape shape = BY_SHAPE_STRUCT_OF(fields);
+    enum { METADATA_MAX = 16 }; /* as OpenAI's */
     if (!cv->server) return BY_OK;
     BY_TRY(by_check_body(cv, &body, &shape));
     cv->one_call = by_given(by_field(&body, 0)) && !by_field(&body, 0)->v.b;
     cv->out->echo.one_call = cv->one_call;
-    return BY_OK;
+    const by_json *metadata = by_field(&body, 1);
+    if (!by_given(metadata)) return BY_OK;
+    if (metadata->n > METADATA_MAX) return BY_REFUSE(cv, BY_STR("metadata: at most 16 entries"));
+    return write_piece(cv, put_any, metadata, &cv->out->echo.metadata);
 }
 
 by_status by_convert_responses(by_convert *cv, by_json *body) {
@@ -182,7 +189,7 @@ by_status by_convert_responses(by_convert *cv, by_json *body) {
     cv->tools = t.tools;
     cv->n_tools = t.n;
     BY_TRY(by_check_reasoning(cv, BY_STR("reasoning_text")));
-    BY_TRY(convert_parallel(cv, whole));
+    BY_TRY(convert_server_fields(cv, whole));
     BY_TRY(convert_choice(cv, by_field(body, RB_CHOICE)));
     BY_TRY(by_drop_unchosen_tools(cv));
     BY_TRY(convert_format(cv, by_field(body, RB_TEXT)));

@@ -415,7 +415,7 @@ static void put_response_back(by_json_out *o, const by_api_stream *s) {
     by_json_out_key(o, "user");
     if (e->has_user) by_json_out_string(o, e->user);
     else by_json_out_null(o);
-    put_raw(o, "metadata", (by_str){NULL, 0}, "{}");
+    put_raw(o, "metadata", e->metadata, "{}");
     if (!e->conversation_id.len) return;
     by_json_out_key(o, "conversation");
     by_json_out_object_begin(o);

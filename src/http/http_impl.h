@@ -38,6 +38,7 @@ struct by_exchange {
     by_conn *conn;
     by_arena arena;
     by_str method, path, query; /* path is decoded; query is not */
+    by_str sub;                 /* the second variable part of the path */
     const by_http_head *head;
     const by_route *route;      /* NULL = refused before */
     by_buf body;
@@ -152,7 +153,7 @@ void by_conn_end_chunk(by_conn *c);
 
 struct by_route {
     const char *method, *path; /* a path that ends with "/" takes one more part, "ID"; more behind it stands in `tail` */
-    const char *tail;
+    const char *tail;          /* with a "/" at its end: one more part, by_exchange.sub */
     void (*handle)(by_exchange *ex, by_str id);
     bool open;                 /* needs no key */
     bool early;                /* answers before the model is ready */
@@ -184,6 +185,10 @@ void by_handle_conversations(by_exchange *ex, by_str id);
 void by_handle_conversation_get(by_exchange *ex, by_str id);
 void by_handle_conversation_delete(by_exchange *ex, by_str id);
 void by_handle_conversation_items(by_exchange *ex, by_str id);
+void by_handle_conversation_update(by_exchange *ex, by_str id);
+void by_handle_conversation_add(by_exchange *ex, by_str id);
+void by_handle_conversation_item(by_exchange *ex, by_str id);
+void by_handle_conversation_item_delete(by_exchange *ex, by_str id);
 void by_handle_upload(by_exchange *ex, by_str id);
 void by_handle_files(by_exchange *ex, by_str id);
 void by_handle_file(by_exchange *ex, by_str id);

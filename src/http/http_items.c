@@ -2,6 +2,7 @@
 #include "http/http_items.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "http/http_list.h"
 
@@ -101,20 +102,61 @@ void by_items_push_input(by_buf *list, by_http *h, const by_json *input) {
     by_buf_deinit(&one);
 }
 
+static bool parse_list(by_json *out, by_str items, by_arena *arena) {
+    char *text = by_arena_alloc(arena, items.len + 2);
+    if (!text) return false;
+    text[0] = '[';
+    if (items.len) memcpy(text + 1, items.ptr, items.len);
+    text[items.len + 1] = ']';
+    return by_json_parse(out, arena, by_str_of(text, items.len + 2), NULL, NULL) == BY_OK;
+}
+
+static by_str id_of(const by_json *item) {
+    const by_json *id = by_json_get(item, "id");
+    return by_json_is(id, BY_JSON_STRING) ? id->v.s : (by_str){0};
+}
+
+bool by_items_find(by_str items, by_str id, by_arena *arena, by_json *item) {
+    by_json list;
+    if (!parse_list(&list, items, arena)) return false;
+    for (uint32_t i = 0; i < list.n; i++) {
+        if (!by_str_eq(id_of(&list.v.items[i]), id)) continue;
+        *item = list.v.items[i];
+        return true;
+    }
+    return false;
+}
+
+bool by_items_remove(by_buf *list, by_str id, by_arena *arena) {
+    by_json all;
+    by_buf left = {0};
+    bool found = false;
+    if (!parse_list(&all, by_buf_str(list), arena)) return false;
+    for (uint32_t i = 0; i < all.n; i++) {
+        bool gone = !found && by_str_eq(id_of(&all.v.items[i]), id);
+        found |= gone;
+        if (gone) continue;
+        if (left.len) by_buf_push_byte(&left, ',');
+        by_json_write(&left, &all.v.items[i], BY_JSON_COMPACT);
+    }
+    if (!found || left.failed) {
+        by_buf_deinit(&left);
+        return false;
+    }
+    by_buf_deinit(list);
+    *list = left;
+    return true;
+}
+
 void by_items_reply(by_exchange *ex, by_str items) {
     enum { PAGE = 20, PAGE_MAX = 100 };
     by_list_page page;
-    by_buf text = {0};
     by_json list;
     if (!by_list_begin(&page, ex, PAGE, PAGE_MAX)) return;
-    by_buf_push_byte(&text, '[');
-    by_buf_push_str(&text, items);
-    by_buf_push_byte(&text, ']');
-    if (text.failed || by_json_parse(&list, &ex->arena, by_buf_str(&text), NULL, NULL) < 0) page.out.failed = page.found = true;
+    if (!parse_list(&list, items, &ex->arena)) page.out.failed = page.found = true;
     for (uint32_t i = 0; !page.out.failed && i < list.n; i++) {
-        const by_json *item = &list.v.items[page.ascending ? i : list.n - 1 - i], *id = by_json_get(item, "id");
-        if (by_list_takes(&page, by_json_is(id, BY_JSON_STRING) ? id->v.s : (by_str){0})) by_json_out_value(&page.json, item);
+        const by_json *item = &list.v.items[page.ascending ? i : list.n - 1 - i];
+        if (by_list_takes(&page, id_of(item))) by_json_out_value(&page.json, item);
     }
     by_list_end(&page, ex);
-    by_buf_deinit(&text);
 }

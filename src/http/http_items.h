@@ -12,6 +12,10 @@ void by_items_push(by_buf *list, by_str items);
 int64_t by_items_find_odd(const by_json *input);
 /* Appends the items of a request's `input`, or of a response's `output`: a text is one message of the user. All of them are items. */
 void by_items_push_input(by_buf *list, by_http *h, const by_json *input);
+/* Finds the first item of that id; *item lives in arena and points into items. False: there is none, or memory is out. */
+bool by_items_find(by_str items, by_str id, by_arena *arena, by_json *item);
+/* Takes the first item of that id out of a list; true when there was one and memory was enough. */
+bool by_items_remove(by_buf *list, by_str id, by_arena *arena);
 /* Answers with a page of a list. */
 void by_items_reply(by_exchange *ex, by_str items);
 

@@ -20,7 +20,11 @@ static const by_route routes[] = {
     {"GET", "/v1/responses/", "input_items", by_handle_response_items, false, false},
     {"POST", "/v1/conversations", NULL, by_handle_conversations, false, false},
     {"GET", "/v1/conversations/", NULL, by_handle_conversation_get, false, false},
+    {"POST", "/v1/conversations/", NULL, by_handle_conversation_update, false, false},
     {"DELETE", "/v1/conversations/", NULL, by_handle_conversation_delete, false, false},
+    {"POST", "/v1/conversations/", "items", by_handle_conversation_add, false, false},
+    {"GET", "/v1/conversations/", "items/", by_handle_conversation_item, false, false},
+    {"DELETE", "/v1/conversations/", "items/", by_handle_conversation_item_delete, false, false},
     {"GET", "/v1/conversations/", "items", by_handle_conversation_items, false, false},
     {"POST", "/v1/files", NULL, by_handle_upload, false, false},
     {"GET", "/v1/files", NULL, by_handle_files, false, false},
@@ -127,18 +131,26 @@ bool by_query_text(by_exchange *ex, const char *name, by_str *out) {
     return by_utf8_valid(*out, NULL);
 }
 
-/* Does the path fit? *id is its variable part. */
-static bool fits(const by_route *r, by_str path, by_str *id) {
+/* Cuts "ID/TAIL", or "ID/TAIL" and one more part, into its variable parts. */
+static bool cut_tail(by_str *rest, by_str tail, by_str *sub) {
+    bool more = by_str_ends(tail, BY_STR("/"));
+    const char *slash = memchr(rest->ptr, '/', rest->len);
+    if (!slash) return false;
+    by_str behind = by_str_skip(*rest, (size_t)(slash - rest->ptr) + 1);
+    if (!by_str_starts(behind, tail) || (more ? behind.len == tail.len : behind.len != tail.len)) return false;
+    *sub = by_str_skip(behind, tail.len);
+    rest->len = (size_t)(slash - rest->ptr);
+    return rest->len > 0 && !memchr(sub->ptr, '/', sub->len);
+}
+
+/* Does the path fit? *id and *sub are its variable parts. */
+static bool fits(const by_route *r, by_str path, by_str *id, by_str *sub) {
     by_str p = by_str_z(r->path);
-    *id = (by_str){0};
+    *id = *sub = (by_str){0};
     if (p.len == 1 || p.ptr[p.len - 1] != '/') return by_str_eq(path, p);
     if (!by_str_starts(path, p) || path.len == p.len) return false;
     by_str rest = by_str_skip(path, p.len);
-    if (r->tail) {
-        by_str tail = by_str_z(r->tail);
-        if (rest.len <= tail.len + 1 || !by_str_ends(rest, tail) || rest.ptr[rest.len - tail.len - 1] != '/') return false;
-        rest.len -= tail.len + 1;
-    }
+    if (r->tail && !cut_tail(&rest, by_str_z(r->tail), sub)) return false;
     *id = rest;
     /* Names of models may hold slashes. */
     return r->handle == by_handle_model || !memchr(rest.ptr, '/', rest.len);
@@ -208,8 +220,8 @@ static const by_route *look_up(by_exchange *ex, char allow[64]) {
     allow[0] = '\0';
     for (int i = 0; i < N_ROUTES; i++) {
         const by_route *r = &routes[i];
-        by_str id;
-        if (!fits(r, ex->path, &id)) continue;
+        by_str id, sub;
+        if (!fits(r, ex->path, &id, &sub)) continue;
         bool get = strcmp(r->method, "GET") == 0;
         if (by_str_eqz(ex->method, r->method) || (ex->head_only && get)) found = r;
         n += (size_t)snprintf(allow + n, 64 - n, "%s%s", n ? ", " : "", get ? "GET, HEAD" : r->method);
@@ -273,6 +285,6 @@ void by_route_begin(by_exchange *ex) {
 
 void by_route_run(by_exchange *ex) {
     by_str id;
-    if (!fits(ex->route, ex->path, &id)) id = (by_str){0};
+    if (!fits(ex->route, ex->path, &id, &ex->sub)) id = (by_str){0};
     ex->route->handle(ex, id);
 }

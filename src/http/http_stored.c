@@ -12,7 +12,7 @@
 #include "http/http_call.h"
 #include "http/http_items.h"
 
-enum { BUCKETS = 4096, ENTRY_BYTES = 256 };
+enum { BUCKETS = 4096, ENTRY_BYTES = 256, CONVERSATION_ADD_MAX = 100 };
 
 typedef struct entry entry;
 struct entry {
@@ -409,37 +409,114 @@ static void reply_conversation(by_exchange *ex, const entry *e) {
     by_buf_deinit(&b);
 }
 
-void by_handle_conversations(by_exchange *ex, by_str id) {
-    by_json body = {.type = BY_JSON_OBJECT};
+/* The body as an object with a list of items and an object of metadata, each perhaps absent (NULL). False: answered. */
+static bool read_conversation(by_exchange *ex, const by_json **items, const by_json **metadata) {
+    by_json *body = by_arena_zero(&ex->arena, sizeof *body);
+    const by_json_opts json = {.depth_max = BY_LIMIT_REQUEST_DEPTH, .bytes_max = ex->http->opts.body_bytes};
     by_err err;
+    *items = *metadata = NULL;
+    if (!ex->body.len) return true;
+    if (!body || by_json_parse(body, &ex->arena, by_buf_str(&ex->body), &json, &err) < 0 || body->type != BY_JSON_OBJECT) {
+        by_reply_error(ex, 400, NULL, "the body must be a JSON object");
+        return false;
+    }
+    const by_json *i = by_json_get(body, "items"), *m = by_json_get(body, "metadata");
+    if ((is_given(i) && i->type != BY_JSON_ARRAY) || (is_given(m) && m->type != BY_JSON_OBJECT)) {
+        by_reply_error(ex, 400, NULL, "items must be a list and metadata an object");
+        return false;
+    }
+    int64_t odd = is_given(i) ? by_items_find_odd(i) : -1;
+    if (odd >= 0) {
+        by_reply_error(ex, 400, NULL, "items[%lld]: want an object with a type or a role", (long long)odd);
+        return false;
+    }
+    if (is_given(i)) *items = i;
+    if (is_given(m)) *metadata = m;
+    return true;
+}
+
+void by_handle_conversations(by_exchange *ex, by_str id) {
+    const by_json *items, *metadata;
     (void)id;
     if (ex->http->opts.store_bytes == 0) {
         by_reply_error(ex, 400, NULL, "nothing is stored here (--response-store 0)");
         return;
     }
-    const by_json_opts json = {.depth_max = BY_LIMIT_REQUEST_DEPTH, .bytes_max = ex->http->opts.body_bytes};
-    if (ex->body.len && (by_json_parse(&body, &ex->arena, by_buf_str(&ex->body), &json, &err) < 0 || body.type != BY_JSON_OBJECT)) {
-        by_reply_error(ex, 400, NULL, "the body must be a JSON object");
-        return;
-    }
-    const by_json *items = by_json_get(&body, "items"), *metadata = by_json_get(&body, "metadata");
-    if ((is_given(items) && items->type != BY_JSON_ARRAY) || (is_given(metadata) && metadata->type != BY_JSON_OBJECT)) {
-        by_reply_error(ex, 400, NULL, "items must be a list and metadata an object");
-        return;
-    }
-    int64_t odd = is_given(items) ? by_items_find_odd(items) : -1;
-    if (odd >= 0) {
-        by_reply_error(ex, 400, NULL, "items[%lld]: want an object with a type or a role", (long long)odd);
-        return;
-    }
+    if (!read_conversation(ex, &items, &metadata)) return;
     entry *e = add(ex->http->stored, "conv_", true);
     if (!e) {
         by_reply_error(ex, 503, "out_of_memory", "out of memory for a conversation");
         return;
     }
     by_items_push_input(&e->items, ex->http, items);
-    if (is_given(metadata)) by_json_write(&e->body, metadata, BY_JSON_COMPACT);
+    if (metadata) by_json_write(&e->body, metadata, BY_JSON_COMPACT);
     else by_buf_push_z(&e->body, "{}");
+    weigh(ex->http->stored, e);
+    reply_conversation(ex, e);
+}
+
+void by_handle_conversation_update(by_exchange *ex, by_str id) {
+    const by_json *items, *metadata;
+    entry *e = find_or_404(ex, id, true);
+    if (!e || !read_conversation(ex, &items, &metadata)) return;
+    if (!metadata) {
+        by_reply_error(ex, 400, NULL, "metadata: missing");
+        return;
+    }
+    by_buf_clear(&e->body);
+    by_json_write(&e->body, metadata, BY_JSON_COMPACT);
+    weigh(ex->http->stored, e);
+    reply_conversation(ex, e);
+}
+
+/* Adds items behind the others, and answers with a list of them. */
+void by_handle_conversation_add(by_exchange *ex, by_str id) {
+    const by_json *items, *metadata;
+    entry *e = find_or_404(ex, id, true);
+    by_buf fresh = {0};
+    if (!e || !read_conversation(ex, &items, &metadata)) return;
+    if (!items || items->n == 0 || items->n > CONVERSATION_ADD_MAX) {
+        by_reply_error(ex, 400, NULL, "items: want a list of 1 to %d items", CONVERSATION_ADD_MAX);
+        return;
+    }
+    by_items_push_input(&fresh, ex->http, items);
+    if (!fresh.failed) by_items_push(&e->items, by_buf_str(&fresh));
+    if (fresh.failed || e->items.failed) {
+        if (e->items.failed) drop(ex->http->stored, e); /* a part of an item may stand at its end */
+        by_reply_error(ex, 503, "out_of_memory", "out of memory for items");
+    } else {
+        weigh(ex->http->stored, e);
+        ex->query = BY_STR("order=asc&limit=100");
+        by_items_reply(ex, by_buf_str(&fresh));
+    }
+    by_buf_deinit(&fresh);
+}
+
+static void no_item(by_exchange *ex) {
+    by_reply_error(ex, 404, "item_not_found", "item '%.*s' is not in the conversation", BY_STR_ARG(by_str_take(ex->sub, 100)));
+}
+
+void by_handle_conversation_item(by_exchange *ex, by_str id) {
+    entry *e = find_or_404(ex, id, true);
+    by_json item;
+    if (!e) return;
+    if (!by_items_find(by_buf_str(&e->items), ex->sub, &ex->arena, &item)) {
+        no_item(ex);
+        return;
+    }
+    by_buf out = {0};
+    by_json_write(&out, &item, BY_JSON_COMPACT);
+    by_reply_json(ex, 200, by_buf_str(&out));
+    by_buf_deinit(&out);
+}
+
+void by_handle_conversation_item_delete(by_exchange *ex, by_str id) {
+    entry *e = find_or_404(ex, id, true);
+    if (!e) return;
+    if (!by_items_remove(&e->items, ex->sub, &ex->arena)) {
+        no_item(ex);
+        return;
+    }
     weigh(ex->http->stored, e);
     reply_conversation(ex, e);
 }

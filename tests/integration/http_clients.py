@@ -15,6 +15,7 @@ SUM = [{"role": "user", "content": "What is 17 plus 25?"}]
 TOOL = {"name": "get_weather", "description": "Weather of a city", "parameters": {
     "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
 OFF = {"thinking": {"type": "disabled"}}
+GREEDY = {"honour_sampling": True}  # thinking has temperature 1 else
 
 
 def openai_chat():
@@ -35,7 +36,7 @@ def openai_chat():
 def openai_tools_over_turns():
     tools = [{"type": "function", "function": TOOL}]
     messages = [{"role": "user", "content": "What is the weather in Oslo?"}]
-    r = oai.chat.completions.create(model="tiny", messages=messages, tools=tools, temperature=0, max_tokens=300)
+    r = oai.chat.completions.create(model="tiny", messages=messages, tools=tools, temperature=0, extra_body=GREEDY, max_tokens=300)
     m = r.choices[0].message
     if r.choices[0].finish_reason == "tool_calls":
         equal(m.tool_calls[0].function.name, "get_weather")
@@ -46,10 +47,10 @@ def openai_tools_over_turns():
     for turn in range(2):
         calls = m["tool_calls"] if isinstance(m, dict) else [c.model_dump() for c in m.tool_calls]
         messages += [m] + [{"role": "tool", "tool_call_id": c["id"], "content": "rain"} for c in calls]
-        oai.chat.completions.create(model="tiny", messages=messages, tools=tools, temperature=0, max_tokens=20)
+        oai.chat.completions.create(model="tiny", messages=messages, tools=tools, temperature=0, extra_body=GREEDY, max_tokens=20)
         m = {"role": "assistant", "content": "", "tool_calls": [{"id": f"d{turn}", "type": "function", "function": {
             "name": "get_weather", "arguments": "{}"}}]}
-    streamed = list(oai.chat.completions.create(model="tiny", messages=messages[:1], tools=tools, temperature=0, max_tokens=300, stream=True))
+    streamed = list(oai.chat.completions.create(model="tiny", messages=messages[:1], tools=tools, temperature=0, extra_body=GREEDY, max_tokens=300, stream=True))
     equal(streamed[-1].choices[0].finish_reason, r.choices[0].finish_reason)
 
 
@@ -82,10 +83,32 @@ def openai_responses():
         raise AssertionError("a deleted response is there")
     except openai.NotFoundError:
         pass
-    c = oai.conversations.create(items=[{"type": "message", "role": "user", "content": "My name is Ada."}])
-    oai.responses.create(model="tiny", input="Hi", conversation=c.id, max_output_tokens=10)
-    equal(oai.conversations.retrieve(c.id).id, c.id)
+    r = oai.responses.create(model="tiny", input="Hi", max_output_tokens=5, metadata={"topic": "test"})
+    equal((r.metadata, oai.responses.retrieve(r.id).metadata), ({"topic": "test"}, {"topic": "test"}))
+
+
+def openai_conversations():
+    """Every call of client.conversations; items that are added and taken away count for the next response."""
+    c = oai.conversations.create(items=[{"type": "message", "role": "user", "content": "My name is Ada."}], metadata={"a": "b"})
+    body = {"model": "tiny", "conversation": c.id, "reasoning": {"effort": "none"}, "temperature": 0, "max_output_tokens": 20}
+    first = oai.responses.create(input="Hi", **body)
+    equal((oai.conversations.retrieve(c.id).id, first.conversation.id), (c.id, c.id))
+    equal(oai.conversations.update(c.id, metadata={"c": "d"}).metadata, {"c": "d"})
+    added = oai.conversations.items.create(c.id, items=[{"role": "user", "content": f"number {i}"} for i in range(5)])
+    equal([i.content[0].text for i in added.data], [f"number {i}" for i in range(5)])
+    ids = [i.id for i in oai.conversations.items.list(c.id, order="asc", limit=3)]  # in pages
+    equal((len(ids), ids[-5:]), (3 + 5, [i.id for i in added.data]))
+    equal(oai.conversations.items.retrieve(ids[-1], conversation_id=c.id).content[0].text, "number 4")
+    with_all = oai.responses.create(input="Well?", **{**body, "store": False}).usage.input_tokens
+    for i in added.data[1:]:
+        equal(oai.conversations.items.delete(i.id, conversation_id=c.id).id, c.id)
+    for call in (oai.conversations.items.retrieve, oai.conversations.items.delete):
+        refused(openai.NotFoundError, lambda: call(ids[-1], conversation_id=c.id), "item_not_found")
+    equal([i.id for i in oai.conversations.items.list(c.id, order="asc")], ids[:4])
+    equal(oai.responses.create(input="Well?", **body).usage.input_tokens < with_all, True)
     oai.conversations.delete(c.id)
+    for call in (lambda: oai.conversations.retrieve(c.id), lambda: oai.conversations.items.list(c.id), lambda: oai.conversations.update(c.id, metadata={})):
+        refused(openai.NotFoundError, call, "conversation_not_found")
 
 
 def openai_batches():
@@ -256,5 +279,5 @@ def anthropic_messages():
 
 
 if __name__ == "__main__":
-    sys.exit(run([openai_chat, openai_tools_over_turns, openai_completions_and_models, openai_responses, openai_batches, openai_files, openai_batches_of_every_endpoint, openai_batch_lists_and_cancel,
+    sys.exit(run([openai_chat, openai_tools_over_turns, openai_completions_and_models, openai_responses, openai_conversations, openai_batches, openai_files, openai_batches_of_every_endpoint, openai_batch_lists_and_cancel,
                   openai_errors, anthropic_messages]))

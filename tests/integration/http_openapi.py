@@ -61,6 +61,13 @@ def stored_things():
     call("POST", "/v1/responses", {"model": "tiny", "input": "Hi", "max_output_tokens": 5, "conversation": c["id"]})
     call("GET", f"/v1/conversations/{c['id']}")
     call("GET", f"/v1/conversations/{c['id']}/items")
+    call("POST", f"/v1/conversations/{c['id']}", {"metadata": {"a": "b"}})
+    call("POST", f"/v1/conversations/{c['id']}", {}, 400)
+    added = json.loads(call("POST", f"/v1/conversations/{c['id']}/items", {"items": [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]}))
+    call("POST", f"/v1/conversations/{c['id']}/items", {"items": []}, 400)
+    call("GET", f"/v1/conversations/{c['id']}/items/{added['first_id']}")
+    call("DELETE", f"/v1/conversations/{c['id']}/items/{added['first_id']}")
+    call("GET", f"/v1/conversations/{c['id']}/items/{added['first_id']}", want=404)
     call("DELETE", f"/v1/conversations/{c['id']}")
 
 

@@ -127,6 +127,22 @@ static void one_call_at_most(void **state) {
     good(BY_API_RESPONSES, BY_API_PARITY, "\"input\":\"a\",\"parallel_tool_calls\":1");
 }
 
+static void metadata_comes_back(void **state) {
+    (void)state;
+    good(BY_API_RESPONSES, BY_API_SERVER, "\"input\":\"a\",\"metadata\":{\"a\": \"b\"}");
+    assert_true(by_str_eqz(req.echo.metadata, "{\"a\":\"b\"}"));
+    good(BY_API_RESPONSES, BY_API_PARITY, "\"input\":\"a\",\"metadata\":{\"a\": \"b\"}");
+    assert_int_equal(req.echo.metadata.len, 0);
+    bad(BY_API_RESPONSES, BY_API_SERVER, "\"input\":\"a\",\"metadata\":[]", "metadata");
+    good(BY_API_RESPONSES, BY_API_PARITY, "\"input\":\"a\",\"metadata\":[]");
+    by_buf many = {0};
+    by_buf_push_z(&many, "\"input\":\"a\",\"metadata\":{");
+    for (int i = 0; i < 17; i++) by_buf_printf(&many, "%s\"%d\":\"\"", i ? "," : "", i);
+    by_buf_push_z(&many, "}");
+    bad(BY_API_RESPONSES, BY_API_SERVER, by_buf_z(&many), "metadata");
+    by_buf_deinit(&many);
+}
+
 static void penalties(void **state) {
     (void)state;
     static const char fields[] = "\"presence_penalty\":-2,\"frequency_penalty\":0.5,\"repetition_penalty\":1.25";
@@ -599,6 +615,7 @@ int main(void) {
         TEST(kinds_of_response_format),
         TEST(n_choices),
         TEST(one_call_at_most),
+        TEST(metadata_comes_back),
         TEST(penalties),
         TEST(logit_bias),
         TEST(top_k_and_min_p),

@@ -48,6 +48,8 @@ static bool is_route(by_str path, const by_route *r) {
     size_t n = open ? (size_t)(open - path.ptr) : path.len;
     by_str tail = close ? by_str_skip(path, (size_t)(close - path.ptr) + 1) : (by_str){0};
     if (tail.len) tail = by_str_skip(tail, 1);
+    const char *second = tail.len ? memchr(tail.ptr, '{', tail.len) : NULL; /* ".../items/{item_id}": tail "items/" */
+    if (second) tail.len = (size_t)(second - tail.ptr);
     bool var = r->path[1] && r->path[strlen(r->path) - 1] == '/';
     return by_str_eqz(by_str_take(path, n), r->path) && var == (open != NULL) && by_str_eqz(tail, r->tail ? r->tail : "");
 }
