@@ -176,7 +176,7 @@ static void answers_are_those_of_the_reference(void **state) {
                       (int)body_of(&cases[i]).len, body_of(&cases[i]).ptr);
     const char *out = by_temp_path("results.jsonl");
     by_process_opts opts = {.input = in.ptr, .input_bytes = in.len, .limit_s = 3600};
-    by_process_result r = by_bathyc(&opts, "batch", "-i", "-", "-o", out, "--honour-sampling", "--numerics", "exact", NULL);
+    by_process_result r = by_bathyc(&opts, "batch", "-i", "-", "-o", out, "--honour-sampling", "--numerics", "exact", "--ram", "400M", NULL);
     if (r.exit_code != 0) {
         by_process_print(&r);
         fail();

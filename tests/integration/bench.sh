@@ -1,7 +1,7 @@
 #!/bin/bash
 # bench.sh PROGRAM SOURCE - `bathyc bench` and `bathyc bench kernels`: the JSON keeps its schemas, its figures agree with each
-# BY_TEST_TIMEOUT=240
-# other, tables name the same things, wrong usage exits 2. Nothing here depends on how fast the machine is.
+# other, tables name the same things, wrong usage exits 2. Nothing here depends on how fast the machine is. BY_TEST_TIMEOUT=240
+# BY_TEST_TSAN=no: half a gigabyte, read to measure the memory, is eight times that with its shadow
 set -u
 . "$2/tests/support/shell.sh"
 need_python

@@ -1,6 +1,7 @@
 #!/bin/bash
 # bench_dummy.sh PROGRAM SOURCE - `bench --dummy` reads config.json alone: decode and prefill of the tiny configuration with
 # made-up weights give finite times, experts are chosen, and wrong requests are refused.
+# BY_TEST_TSAN=no: as bench.sh
 program=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

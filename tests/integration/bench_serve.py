@@ -129,7 +129,7 @@ URL = f"http://127.0.0.1:{server.server_port}/some"
 def bench(*flags, code=0, behaviour="good", url=URL):
     Server.bodies, Server.arrivals, Server.behaviour = [], [], behaviour
     Server.connections, Server.most_open = set(), 0
-    r = subprocess.run([PROGRAM, "bench", "serve", "--base-url", url, *flags], capture_output=True, text=True, timeout=60)
+    r = subprocess.run([PROGRAM, "bench", "serve", "--base-url", url, *flags], capture_output=True, text=True, timeout=60 * http_support.SLOW)
     assert r.returncode == code, (r.returncode, r.stdout, r.stderr)
     return r
 
@@ -258,7 +258,7 @@ def an_interrupt_reports_what_is_done():
     while len(Server.bodies) < 6 and time.monotonic() < end:
         time.sleep(0.02)
     p.send_signal(signal.SIGINT)
-    d = json.loads(p.communicate(timeout=30)[0])
+    d = json.loads(p.communicate(timeout=30 * http_support.SLOW)[0])
     assert d["interrupted"] and d["completed"] >= 3 and set(d["errors"]) <= {"interrupted"}, d
 
 

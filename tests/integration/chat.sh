@@ -9,7 +9,7 @@ export HOME=$dir
 fail=0
 # Every step has its own end: what hangs is killed (137 or 124), told, and fails the test.
 limit=40
-grep -q __asan_init "$program" && limit=300
+grep -qE '__(asan|tsan)_init' "$program" && limit=300
 chat() {
     [ ! -s "$dir/hung" ] || return 124 # once is enough
     timeout -k 5 "$limit" "$program" chat --temp 0 --max-tokens 200 "$@"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The checks of tools/ on a small tree: clean it passes, and each planted fault is found by its line.
-# Arguments: program (not used), source folder.
+# Arguments: program (not used), source folder. BY_TEST_TSAN=no: only Python
 set -u
 src=$2
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }

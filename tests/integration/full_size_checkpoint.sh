@@ -12,7 +12,7 @@ truncate -s 150G "$tmp/probe" 2>/dev/null && [ "$(stat -c %b "$tmp/probe")" -lt 
     { echo "$tmp has no sparse files of this size"; exit 77; }
 rm "$tmp/probe"
 "$make" --preset flash --sparse -o "$tmp/ck" || exit 1
-sanitized=$(grep -qc __asan_init "$bathyc" || grep -qc __tsan_init "$bathyc"; echo $?)
+sanitized=$(grep -qE '__(asan|tsan)_init' "$bathyc"; echo $?)
 python3 - "$bathyc" "$tmp/ck" "$sanitized" <<'PY'
 import json, resource, subprocess, sys, time
 bathyc, folder, plain = sys.argv[1], sys.argv[2], sys.argv[3] == "1"

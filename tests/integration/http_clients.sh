@@ -3,7 +3,6 @@
 # (http_tools.py). BY_TEST_TIMEOUT=600
 program=$1 source=$2
 "$program" serve --help >/dev/null 2>&1 || { echo "this build has no server"; exit 77; }
-case $program in *build-debug/* | *build-tsan/*) export BY_TEST_SLOWNESS=10 ;; esac
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 { python3 -m venv "$dir/venv" && timeout 200 "$dir/venv/bin/pip" install -q --disable-pip-version-check openai anthropic; } >"$dir/log" 2>&1 ||

@@ -8,13 +8,12 @@ import sys
 import threading
 import time
 
-from http_support import SLOW, Server, chat, equal, read_all, request, run
+from http_support import SANITIZED, SLOW, Server, chat, equal, read_all, request, run
 
 SCALE = int(os.environ.get("BY_TEST_SCALE", "100")) / 100
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 server = Server("--backend", "null", "--null-rate", "0", "--max-model-len", "1000000", "--max-queue", "100000",
                 "--output-buffer-kib", "64", "--write-timeout", "2")
-SANITIZED = "build-debug" in sys.argv[1] or "build-tsan" in sys.argv[1]  # freed memory is kept for a while: sizes say nothing
 STREAM = {"model": "tiny", "prompt": "a", "stream": True}
 
 

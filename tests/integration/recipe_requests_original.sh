@@ -1,5 +1,5 @@
 #!/bin/bash
-# BY_TEST_TIMEOUT=1200
+# BY_TEST_TIMEOUT=1200 BY_TEST_TSAN=no: `conform` has one thread
 # 21,000 generated requests and conversations through deepseek-recipe 0.2.0 and through `bathyc conform`. Skipped without a
 # package index. BY_SEED, BY_ROWS (of each of the seven kinds) change what is generated. Arguments: program, source folder.
 set -u

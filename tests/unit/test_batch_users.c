@@ -48,10 +48,11 @@ static void run(sheet *s, const char *model, ...) {
     char name[32];
     snprintf(name, sizeof name, "out%d.jsonl", n_runs++);
     const char *out = by_arena_dup(&arena, by_str_z(by_temp_path(name))).ptr;
-    const char *argv[FLAGS_MAX] = {BATHYC_PROGRAM, "batch", "-m", model, "--alias", "m", "-i", "-", "-o", out, "--honour-sampling"};
+    const char *argv[FLAGS_MAX] = {BATHYC_PROGRAM, "batch", "-m", model, "--alias", "m", "-i", "-", "-o", out, "--honour-sampling",
+                                   "--ram", "400M"};
     va_list ap;
     va_start(ap, model);
-    for (int n = 11; n < FLAGS_MAX - 1 && (argv[n] = va_arg(ap, const char *)) != NULL; n++) {
+    for (int n = 13; n < FLAGS_MAX - 1 && (argv[n] = va_arg(ap, const char *)) != NULL; n++) {
     }
     va_end(ap);
     by_process_opts o = {.input = s->in.ptr, .input_bytes = s->in.len, .limit_s = 300};
