@@ -436,11 +436,32 @@ static bool references(place *p) {
     return reference(p, "$ref", false) && reference(p, "$dynamicRef", true) && reference(p, "$recursiveRef", true);
 }
 
+/* A member {"type": "object"} declares no key, but undeclared ones may stand behind it as behind others: an empty scope says so. */
+static by_gr_norm *plain_object(by_gr *g, const by_json *s, by_gr_norm *n) {
+    const by_json *type = by_json_get(s, "type");
+    bool is_object = by_json_is(type, BY_JSON_STRING) && by_str_eqz(type->v.s, "object");
+    if (!is_object || n->n_obj != 1 || n->obj[0]->n_scopes) return n;
+    by_gr_norm *own = by_gr_norm_new(g);
+    by_gr_orec *r = by_gr_alloc(g, sizeof *r);
+    by_gr_scope *scope = by_gr_alloc(g, sizeof *scope);
+    if (!own || !r || !scope) return NULL;
+    *own = *n;
+    *r = *n->obj[0];
+    r->def = 0;
+    if (!(own->obj = by_gr_alloc(g, sizeof r)) || !(r->scopes = by_gr_alloc(g, sizeof scope))) return NULL;
+    own->obj[0] = r;
+    r->scopes[0] = scope;
+    r->n_scopes = 1;
+    return own;
+}
+
 static bool all_of(place *p) {
     const by_json *all = get(p, "allOf");
     by_gr_norm **v = all ? branches(p, all, "allOf") : NULL;
-    for (uint32_t i = 0; v && i < all->n; i++)
-        if (!meet(p, v[i])) return false;
+    for (uint32_t i = 0; v && i < all->n; i++) {
+        by_gr_norm *n = i + 1 < all->n ? plain_object(p->g, &all->v.items[i], v[i]) : v[i];
+        if (!n || !meet(p, n)) return false;
+    }
     return !all || v;
 }
 

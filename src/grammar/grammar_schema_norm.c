@@ -189,6 +189,63 @@ static by_gr_arec *arec_and(by_gr *g, by_gr_arec *a, by_gr_arec *b) {
     return arec_unsat(g, r) ? NULL : r;
 }
 
+/* ---- alternatives that others hold ---- */
+
+static bool scope_equal(const by_gr_scope *a, const by_gr_scope *b) {
+    if (a == b) return true;
+    if (a->n != b->n || a->n_pat != b->n_pat || a->rest != b->rest || a->has_rest != b->has_rest || a->ev != b->ev) return false;
+    for (uint32_t i = 0; i < a->n; i++)
+        if (a->vals[i] != b->vals[i] || !by_str_eq(a->keys[i], b->keys[i])) return false;
+    for (uint32_t i = 0; i < a->n_pat; i++)
+        if (a->pats[i].keys != b->pats[i].keys || a->pats[i].val != b->pats[i].val) return false;
+    return true;
+}
+
+static bool has_scope(const by_gr_orec *r, const by_gr_scope *s) {
+    for (uint32_t i = 0; i < r->n_scopes; i++)
+        if (scope_equal(r->scopes[i], s)) return true;
+    return false;
+}
+
+static bool requires(const by_gr_orec *r, by_str key) {
+    for (uint32_t i = 0; i < r->n_req; i++)
+        if (by_str_eq(r->req[i], key)) return true;
+    return false;
+}
+
+static bool declares(const by_gr_orec *r, by_str key) {
+    for (uint32_t k = 0; k < r->n_scopes; k++)
+        for (uint32_t i = 0; i < r->scopes[k]->n; i++)
+            if (by_str_eq(r->scopes[k]->keys[i], key)) return true;
+    return false;
+}
+
+/* Does a say all that b says, so that b alone will do beside it? What a evaluates, and the order in which it offers keys, must be
+ * those of b: its other conditions only forbid keys, or speak of keys that b declares. */
+static bool orec_within(const by_gr_orec *a, const by_gr_orec *b) {
+    if (a->names != b->names || a->min < b->min || a->max > b->max || b->n_exist) return false;
+    for (uint32_t i = 0; i < b->n_scopes; i++)
+        if (!has_scope(a, b->scopes[i])) return false;
+    for (uint32_t i = 0; i < b->n_req; i++)
+        if (!requires(a, b->req[i])) return false;
+    for (uint32_t i = 0; i < a->n_scopes; i++) {
+        const by_gr_scope *s = a->scopes[i];
+        if (has_scope(b, s)) continue;
+        if (s->ev || s->has_rest) return false;
+        for (uint32_t k = 0; k < s->n; k++)
+            if (s->vals[k] != BY_GR_X_FALSE && !declares(b, s->keys[k])) return false;
+    }
+    return true;
+}
+
+typedef bool within_fn(const void *a, const void *b);
+static bool orec_within_v(const void *a, const void *b) {
+    return orec_within(a, b);
+}
+static bool arec_within_v(const void *a, const void *b) {
+    return a == b;
+}
+
 typedef void *pair_fn(by_gr *g, void *a, void *b);
 static void *orec_and_v(by_gr *g, void *a, void *b) {
     return orec_and(g, a, b);
@@ -197,8 +254,8 @@ static void *arec_and_v(by_gr *g, void *a, void *b) {
     return arec_and(g, a, b);
 }
 
-/* All pairs that can hold together. */
-static void **product(by_gr *g, void **a, uint32_t na, void **b, uint32_t nb, pair_fn *fn, uint32_t *n) {
+/* All pairs that can hold together, less those that another one holds. */
+static void **product(by_gr *g, void **a, uint32_t na, void **b, uint32_t nb, pair_fn *fn, within_fn *within, uint32_t *n) {
     void **out = NULL;
     uint32_t cap = 0;
     *n = 0;
@@ -206,14 +263,18 @@ static void **product(by_gr *g, void **a, uint32_t na, void **b, uint32_t nb, pa
         for (uint32_t j = 0; j < nb && by_gr_check(g); j++) {
             void *r = fn(g, a[i], b[j]);
             if (!r) continue;
+            uint32_t k = 0, kept = 0;
+            while (k < *n && !within(r, out[k]))
+                k++;
+            if (k < *n) continue;
+            for (k = 0; k < *n; k++)
+                if (!within(out[k], r)) out[kept++] = out[k];
+            *n = kept;
             if (*n >= ALTERNATIVES_MAX) {
                 by_gr_fail(g, BY_EUNSUPPORTED, "more than %u alternatives of objects or arrays", ALTERNATIVES_MAX);
                 break;
             }
-            uint32_t k = 0;
-            while (k < *n && out[k] != r)
-                k++;
-            if (k == *n && by_gr_grow(g, &out, *n, &cap, sizeof *out)) out[(*n)++] = r;
+            if (by_gr_grow(g, &out, *n, &cap, sizeof *out)) out[(*n)++] = r;
         }
     void **keep = copy(g, out, *n * sizeof *out);
     by_free(out);
@@ -236,8 +297,8 @@ by_gr_norm *by_gr_norm_and(by_gr *g, by_gr_norm *a, by_gr_norm *b) {
     n->plain = a->plain == all->plain   ? b->plain
                : b->plain == all->plain ? a->plain
                                         : by_gr_and2(g, a->plain, b->plain);
-    n->obj = (by_gr_orec **)product(g, (void **)a->obj, a->n_obj, (void **)b->obj, b->n_obj, orec_and_v, &n->n_obj);
-    n->arr = (by_gr_arec **)product(g, (void **)a->arr, a->n_arr, (void **)b->arr, b->n_arr, arec_and_v, &n->n_arr);
+    n->obj = (by_gr_orec **)product(g, (void **)a->obj, a->n_obj, (void **)b->obj, b->n_obj, orec_and_v, orec_within_v, &n->n_obj);
+    n->arr = (by_gr_arec **)product(g, (void **)a->arr, a->n_arr, (void **)b->arr, b->n_arr, arec_and_v, arec_within_v, &n->n_arr);
     return by_gr_bad(g) ? NULL : n;
 }
 
@@ -457,13 +518,13 @@ by_gr_norm *by_gr_norm_not(by_gr *g, by_gr_expr at, by_gr_norm *a) {
     for (uint32_t i = 0; i < a->n_obj && n->n_obj && !by_gr_bad(g); i++) {
         rec_list l = {0};
         if (not_orec(g, &l, a->obj[i]))
-            n->obj = (by_gr_orec **)product(g, (void **)n->obj, n->n_obj, l.v, l.n, orec_and_v, &n->n_obj);
+            n->obj = (by_gr_orec **)product(g, (void **)n->obj, n->n_obj, l.v, l.n, orec_and_v, orec_within_v, &n->n_obj);
         by_free(l.v);
     }
     for (uint32_t i = 0; i < a->n_arr && n->n_arr && !by_gr_bad(g); i++) {
         rec_list l = {0};
         if (not_arec(g, at, &l, a->arr[i]))
-            n->arr = (by_gr_arec **)product(g, (void **)n->arr, n->n_arr, l.v, l.n, arec_and_v, &n->n_arr);
+            n->arr = (by_gr_arec **)product(g, (void **)n->arr, n->n_arr, l.v, l.n, arec_and_v, arec_within_v, &n->n_arr);
         by_free(l.v);
     }
     return by_gr_bad(g) ? NULL : n;
