@@ -14,8 +14,8 @@
 _Static_assert(BY_SPEC_DRAFTS_MAX == BY_ENGINE_DRAFTS_MAX, "one limit for the public header and the private one");
 
 /* auto: a pause in drafting lasts so many steps, doubled each time it is found right. A trial is judged after so many, a clear loss (below
- * LOSS) at once. */
-enum { FIRST_PAUSE = 128, LAST_PAUSE = 4096, TRIAL = 24, SHORT_TRIAL = 6, COST_AGE_S = 3600 };
+ * LOSS) soon; not before so many blocks of drafts have been looked at, since one text may be hard where the next is easy. */
+enum { FIRST_PAUSE = 64, LAST_PAUSE = 4096, TRIAL = 24, SHORT_TRIAL = 6, TRIAL_BLOCKS = 48, COST_AGE_S = 3600 };
 #define LOSS 0.93
 #define MEASURE_MS 200.0 /* at the start: enough for a small model's curve, little beside loading a large one */
 
@@ -116,8 +116,8 @@ static int32_t fill_requests(by_engine *e, const by_plan *plan) {
 static by_drafting *drafting_of(by_engine *e, int32_t n) { return &e->drafting[31 - __builtin_clz((unsigned)n)]; }
 
 /* auto: begins a pause when drafting turns out to be slower than not drafting. */
-static void judge_pace(by_drafting *d) {
-    if (d->pace.n < SHORT_TRIAL || (d->pace.n < TRIAL && d->pace.gain >= LOSS)) return;
+static void judge_pace(by_drafting *d, int32_t n) {
+    if (d->pace.n < SHORT_TRIAL || d->pace.n * (int64_t)n < TRIAL_BLOCKS || (d->pace.n < TRIAL && d->pace.gain >= LOSS)) return;
     if (d->pace.gain >= 1) {
         d->longer = 0;
         return;
@@ -154,7 +154,7 @@ int32_t by_engine_draft_rows(void *ctx, const struct by_plan *plan, int32_t most
     double plain_ms = by_draft_cost_ms(&plain, n) + plain.sampler_ms;
     if (2 * n_known >= n && by_cost_knows_drafts(&e->cost)) by_draft_pace_note(&d->pace, &p, n, plain_ms);
     e->making->draft_price = by_draft_price(&d->pace, &p, n, plain_ms);
-    if (e->opts.draft_mode == BY_DRAFT_AUTO) judge_pace(d);
+    if (e->opts.draft_mode == BY_DRAFT_AUTO) judge_pace(d, n);
     int32_t rows = p.total_rows - n + margin(e, n);
     return rows < most ? rows : most;
 }
