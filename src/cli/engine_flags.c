@@ -8,6 +8,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
+#include "base/limits.h"
 #include "cli/command.h"
 
 by_engine_flags by_engine_flags_default(void) {
@@ -18,7 +20,11 @@ by_engine_flags by_engine_flags_default(void) {
                              .async = o.async, .prefix_cache = o.prefix_cache};
 }
 
-void by_engine_flags_deinit(by_engine_flags *f) { by_buf_deinit(&f->dir); }
+void by_engine_flags_deinit(by_engine_flags *f) {
+    by_buf_deinit(&f->dir);
+    by_free(f->banned);
+    f->banned = NULL;
+}
 
 by_status by_parse_size(int64_t *out, const char *text, by_err *err) {
     static const char *const units[] = {"", "K", "M", "G", "T"};
@@ -34,6 +40,25 @@ by_status by_parse_size(int64_t *out, const char *text, by_err *err) {
         if (v * scale >= 1 && v * scale < 9e18) return *out = (int64_t)(v * scale), BY_OK;
     }
     return BY_FAIL(err, BY_EINVAL, "'%s' is not a size such as 800M or 2G", text);
+}
+
+/* "5,9" or "100-120": the ids behind what is there already. */
+static by_status add_ids(int32_t **ids, int32_t *n, const char *text, by_err *err) {
+    for (const char *at = text;;) {
+        char *end;
+        long first = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1, last = first;
+        if (first >= 0 && *end == '-') last = end[1] >= '0' && end[1] <= '9' ? strtol(end + 1, &end, 10) : -1;
+        if (first < 0 || last < first || last >= BY_LIMIT_VOCAB || (*end && *end != ','))
+            return BY_FAIL(err, BY_EINVAL, "--ban-tokens: '%s' is not a list of token ids such as 5,9,100-120", text);
+        int32_t more = (int32_t)(last - first) + 1;
+        if (more > BY_LIMIT_VOCAB - *n) return BY_FAIL(err, BY_EINVAL, "--ban-tokens: more than %d ids", BY_LIMIT_VOCAB);
+        int32_t *fresh = by_realloc(BY_MEM_MISC, *ids, by_mul_size((size_t)*n + (size_t)more, sizeof *fresh));
+        if (!fresh) return BY_FAIL(err, BY_ENOMEM, "out of memory for banned tokens");
+        *ids = fresh;
+        for (long id = first; id <= last; id++) fresh[(*n)++] = (int32_t)id;
+        if (!*end) return BY_OK;
+        at = end + 1;
+    }
 }
 
 static by_status set_keep(by_engine_opts *o, const char *keep, by_err *err) {
@@ -100,6 +125,13 @@ by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *
     int64_t cache = 0;
     if (f->grammar_cache && by_parse_size(&cache, f->grammar_cache, err) < 0) return by_err_prefix(err, "--grammar-cache: ");
     o.grammar.bytes_max = (size_t)cache;
+    o.slots_ratio = f->slots_ratio;
+    o.backtrack = (int32_t)f->backtrack;
+    o.sampler = (by_sample_rule)f->sampler;
+    by_free(f->banned);
+    f->banned = NULL;
+    for (int i = 0; i < f->ban.n; i++) BY_TRY(add_ids(&f->banned, &o.n_banned, f->ban.items[i], err));
+    o.banned = f->banned;
     BY_TRY(set_keep(&o, f->keep, err));
     BY_TRY(set_memory(&o, f, err));
     BY_TRY(set_drafts(&o, f, err));

@@ -14,7 +14,11 @@ typedef struct by_engine_flags {
     int64_t grammar_timeout_ms, grammar_threads; /* 0 = default */
     const char *grammar_cache;                   /* "1G" */
     double memory_share; /* of the free memory, for caches; 0 = default */
-    double expect_quantile;
+    double expect_quantile, slots_ratio; /* slots_ratio: 0 = default */
+    int64_t backtrack;                   /* 0 = default */
+    int sampler;                         /* by_sample_rule */
+    by_flag_list ban;
+    int32_t *banned; /* of ban, once parsed */
     const char *ram, *keep; /* "2G"; "exact" or rows */
     int policy, restore, trunc; /* in the order of their enums */
     int draft_mode, verify;     /* in the order of their enums */
@@ -58,6 +62,14 @@ by_engine_flags by_engine_flags_default(void);
      .max = INT32_MAX / 2, .help = "blocks of 128 tokens (default: from the memory)"},                                 \
     {.names = "--state-slots", .kind = BY_FLAG_INT, .out = &(f).state_slots, .min = 1, .max = BY_LIMIT_SEQS,           \
      .help = "state slots (default: 1.2 times --max-num-seqs)"},                                                       \
+    {.names = "--state-slots-ratio", .kind = BY_FLAG_DOUBLE, .out = &(f).slots_ratio, .dmin = 0.01, .dmax = 100,       \
+     .help = "state slots by running sequence, without --state-slots (default: 1.2)"},                                 \
+    {.names = "--backtrack", .kind = BY_FLAG_INT, .out = &(f).backtrack, .min = 1, .max = BY_LIMIT_DRAFT_BLOCK,        \
+     .help = "tokens that may be rolled back (default: 6, and what drafts need)"},                                     \
+    {.names = "--sampler", .kind = BY_FLAG_CHOICE, .out = &(f).sampler, .choices = "smooth|deepinfer",                 \
+     .help = "how a random word becomes a token (default: smooth)"},                                                   \
+    {.names = "--ban-tokens", .kind = BY_FLAG_LIST, .out = &(f).ban,                                                   \
+     .help = "token ids that are never produced, as 5,9 or 100-120; may repeat"},                                      \
     {.names = "--prefix-cache,--no-prefix-cache", .kind = BY_FLAG_BOOL, .out = &(f).prefix_cache,                      \
      .help = "reuse what prompts have in common (default: on)"},                                                       \
     {.names = "--swa-restore", .kind = BY_FLAG_CHOICE, .out = &(f).restore,                                            \

@@ -35,8 +35,8 @@ static inline by_model_flags by_model_flags_default(void) {
     {.names = "--no-check-weights", .kind = BY_FLAG_BOOL, .out = &(f).check_weights,                                      \
      .help = "do not look for NaN and infinite weights"}
 
-#define BY_MODEL_FLAG_ROWS(f)                                                                                          \
-    BY_CHECKPOINT_FLAG_ROWS(f),                                                                                        \
+#define BY_MODEL_FLAG_ROWS(f) BY_CHECKPOINT_FLAG_ROWS(f), BY_CHUNK_FLAG_ROW(f)
+#define BY_CHUNK_FLAG_ROW(f)                                                                                           \
     {.names = "--chunk", .kind = BY_FLAG_INT, .out = &(f).chunk, .min = 1, .max = BY_LIMIT_STEP_ROWS,                  \
      .help = "rows of one prefill step"}
 

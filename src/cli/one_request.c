@@ -7,8 +7,9 @@ enum { CHUNK = 512, LOOK_MS = 50 }; /* rows of a step, unless asked for; how lon
 
 by_status by_one_request_open(by_engine **out, by_engine_flags *f, by_err *err) {
     by_engine_opts o;
-    f->max_seqs = 1;
-    f->max_rows = f->model.chunk ? f->model.chunk : CHUNK;
+    if (!f->max_seqs) f->max_seqs = 1;
+    if (!f->max_rows) f->max_rows = f->model.chunk ? f->model.chunk : CHUNK;
+    if (f->max_rows < f->max_seqs) f->max_rows = f->max_seqs;
     BY_TRY(by_engine_flags_opts(&o, f, err));
     return by_engine_open(out, &o, err);
 }

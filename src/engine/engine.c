@@ -12,7 +12,10 @@
 enum { BACKTRACK = 6, SNAPSHOTS_MAX = 4096 };
 
 /* Tokens that may be rolled back: a block's, and the token behind it. */
-static int32_t backtrack(const by_engine *e) { return e->n_drafts + 1 > BACKTRACK ? e->n_drafts + 1 : BACKTRACK; }
+static int32_t backtrack(const by_engine *e) {
+    int32_t least = e->opts.backtrack ? e->opts.backtrack : BACKTRACK;
+    return e->n_drafts + 1 > least ? e->n_drafts + 1 : least;
+}
 
 by_engine_opts by_engine_opts_default(void) {
     return (by_engine_opts){.device = {.backend = BY_BACKEND_CPU},
@@ -42,7 +45,8 @@ static by_status size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *poo
     by_engine_opts *o = &e->opts;
     BY_TRY(by_model_kv_layout(layout, e->model, backtrack(e), err));
     int64_t ram = o->ram_bytes ? o->ram_bytes : free_memory() / 4;
-    pool->n_slots = o->state_slots ? o->state_slots : (int32_t)(1.2 * o->sched.max_seqs) + 1;
+    pool->n_slots = o->state_slots ? o->state_slots : (int32_t)((o->slots_ratio > 0 ? o->slots_ratio : 1.2) * o->sched.max_seqs) + 1;
+    if (pool->n_slots > 2 * BY_LIMIT_SEQS) pool->n_slots = 2 * BY_LIMIT_SEQS;
     int64_t want = o->max_context ? o->max_context : e->model->cfg.max_positions;
     int64_t slots = (pool->n_slots + 1) * layout->slot_bytes;
     while (!o->state_slots && pool->n_slots > 1 && slots > ram / 4) { /* fewer sequences at once rather than none */
@@ -88,11 +92,25 @@ static void make_root(by_engine *e) {
     e->root = by_kv_key_root(text, n > 0 ? (size_t)n : 0);
 }
 
+/* Own copy of the ids that nobody may produce. */
+static by_status keep_banned(by_engine *e, by_err *err) {
+    by_engine_opts *o = &e->opts;
+    for (int32_t i = 0; i < o->n_banned; i++)
+        if (o->banned[i] < 0 || o->banned[i] >= e->model->cfg.vocab_size)
+            return BY_FAIL(err, BY_EINVAL, "ban-tokens: %d is not a token id in 0..%d", o->banned[i], e->model->cfg.vocab_size - 1);
+    if (o->n_banned == 0) return BY_OK;
+    e->banned = by_alloc(BY_MEM_REQUEST, by_mul_size((size_t)o->n_banned, sizeof *e->banned));
+    if (!e->banned) return BY_FAIL(err, BY_ENOMEM, "out of memory for banned tokens");
+    memcpy(e->banned, o->banned, (size_t)o->n_banned * sizeof *e->banned);
+    return BY_OK;
+}
+
 static by_status open_parts(by_engine *e, by_err *err) {
     by_engine_opts *o = &e->opts;
     BY_TRY(by_device_open(&e->dev, &o->device, err));
     o->model.context = o->max_context;
     BY_TRY(by_model_open(&e->model, o->model_dir, e->dev, &o->model, err));
+    BY_TRY(keep_banned(e, err));
     e->max_seqs = o->sched.max_seqs;
     BY_TRY(by_engine_drafts_init(e, err));
     by_kv_layout layout;
@@ -141,6 +159,10 @@ by_status by_engine_open(by_engine **out, const by_engine_opts *opts, by_err *er
     *out = NULL;
     if (!(opts->expect_quantile > 0 && opts->expect_quantile <= 1))
         return BY_FAIL(err, BY_EINVAL, "expected-length quantile: %g is outside (0, 1]", opts->expect_quantile);
+    if (opts->slots_ratio < 0 || opts->slots_ratio > 100) return BY_FAIL(err, BY_EINVAL, "state-slots-ratio: %g is outside 0..100", opts->slots_ratio);
+    if (opts->backtrack < 0 || opts->backtrack > BY_LIMIT_DRAFT_BLOCK)
+        return BY_FAIL(err, BY_EINVAL, "backtrack: %d is outside 0..%d", opts->backtrack, BY_LIMIT_DRAFT_BLOCK);
+    if (opts->n_banned < 0) return BY_FAIL(err, BY_EINVAL, "ban-tokens: %d ids", opts->n_banned);
     if (opts->keep < 0) return BY_FAIL(err, BY_EINVAL, "decoder-keep: %d is below 0", opts->keep);
     by_engine *e = by_alloc_zero(BY_MEM_REQUEST, sizeof *e);
     if (!e) return BY_FAIL(err, BY_ENOMEM, "out of memory for the engine");
@@ -192,6 +214,7 @@ void by_engine_close(by_engine *e) {
     }
     for (int32_t i = 0; e->snapshots && i < e->n_snapshots; i++) by_free(e->snapshots[i].bytes);
     by_free(e->snapshots);
+    by_free(e->banned);
     by_free(e->steps);
     by_free(e->step_rows);
     by_spec_deinit(&e->spec);

@@ -46,7 +46,12 @@ typedef struct by_engine_opts {
     by_model_opts model;
     int64_t max_context;  /* 0 = the smaller of the model's limit and what the caches hold; above the model's limit: BY_EINVAL */
     int32_t kv_blocks;    /* 0 = from ram_bytes */
-    int32_t state_slots;  /* 0 = 1.2 x max_seqs */
+    int32_t state_slots;  /* 0 = slots_ratio x max_seqs + 1 */
+    double slots_ratio;   /* 0 = 1.2 */
+    int32_t backtrack;    /* tokens that can be rolled back, beyond what drafts need; 0 = 6 */
+    by_sample_rule sampler; /* BY_SAMPLE_DEEPINFER: of all requests, whatever they say */
+    const int32_t *banned;  /* [n_banned] ids that no request produces; copied */
+    int32_t n_banned;
     int64_t ram_bytes;    /* most host memory for caches, swapped state and snapshots; 0 = a quarter of what is free */
     by_sched_opts sched;
     double expect_quantile; /* of past output lengths, for admission; default 0.9 */

@@ -226,6 +226,7 @@ struct by_engine {
     int64_t max_context;
     int32_t max_seqs, keep_exact, encoder_reach; /* rows that exactness needs, engine.md section 5 */
     by_kv_key root;
+    int32_t *banned; /* [opts.n_banned] */
     by_grammar_cache *grammars; /* NULL without a tokenizer */
     by_masks masks;
     by_spec spec;           /* (device) */

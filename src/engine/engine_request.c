@@ -54,6 +54,20 @@ static bool copy_list(const void **list, int32_t n, size_t size) {
     return true;
 }
 
+/* The engine's banned ids behind the request's own. */
+static bool add_banned(const by_engine *e, by_sample_params *p) {
+    int32_t n = e->opts.n_banned;
+    if (n == 0) return true;
+    int32_t *all = by_alloc(BY_MEM_REQUEST, by_mul_size((size_t)p->n_banned + (size_t)n, sizeof *all));
+    if (!all) return false;
+    if (p->n_banned) memcpy(all, p->banned, (size_t)p->n_banned * sizeof *all);
+    memcpy(all + p->n_banned, e->banned, (size_t)n * sizeof *all);
+    by_free((void *)(uintptr_t)p->banned);
+    p->banned = all;
+    p->n_banned += n;
+    return true;
+}
+
 static bool copy_lists(by_sample_params *p) {
     const void *bias = p->bias, *banned = p->banned, *stop = p->stop_ids;
     bool ok = copy_list(&bias, p->n_bias, sizeof *p->bias);
@@ -124,7 +138,8 @@ static by_status build(by_engine *e, by_request *r, const by_request_opts *o, by
     r->n_open = o->n;
     r->info = (by_request_info){.n_prompt = o->n_tokens, .submit_us = by_clock_ns() / 1000};
     if (o->deadline_ms > 0) r->deadline_us = r->info.submit_us + o->deadline_ms * 1000;
-    bool ok = copy_lists(&r->opts.sampling);
+    bool ok = copy_lists(&r->opts.sampling) && add_banned(e, &r->opts.sampling);
+    if (e->opts.sampler != BY_SAMPLE_SMOOTH) r->opts.sampling.rule = e->opts.sampler;
     r->ring = by_alloc_zero(BY_MEM_REQUEST, (size_t)r->cap * sizeof *r->ring);
     if (o->n_top) r->tops = by_alloc_zero(BY_MEM_REQUEST, (size_t)r->cap * (size_t)o->n_top * sizeof *r->tops);
     r->seqs = by_alloc_zero(BY_MEM_REQUEST, (size_t)o->best_of * sizeof *r->seqs);

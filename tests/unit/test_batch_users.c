@@ -379,6 +379,76 @@ static void lines_of_ids_have_fields_of_their_own(void **state) {
     for (uint32_t i = 0; i < others->n; i++) assert_true(by_json_at(others, i)->v.i != by_json_at(tokens, 7)->v.i);
 }
 
+/* ---- flags of the engine ---- */
+
+static void flags_of_the_sampler_and_of_the_caches(void **state) {
+    (void)state;
+    sheet plain = {0}, roomy = {0}, banned = {0}, drawn = {0};
+    by_buf lines = {0};
+    enum { N = 6 };
+    for (int i = 0; i < N; i++) {
+        const char *fields = format("\"tokens\":[9,10,%d],\"max_tokens\":30,\"ignore_eos\":true,\"seed\":%d", 11 + i, i);
+        ask_ids(&plain, fields);
+        ask_ids(&roomy, fields);
+        ask_ids(&banned, fields);
+        ask_ids(&drawn, fields);
+        by_buf_printf(&lines, "{\"id\":\"%d\",%s}\n", i, fields);
+    }
+    run(&plain, small, NULL);
+    run(&roomy, small, "--backtrack", "20", "--state-slots-ratio", "3", NULL);
+    run(&banned, small, "--ban-tokens", "0-2000,3000", "--ban-tokens", "4000-4500", NULL);
+    run(&drawn, small, "--sampler", "deepinfer", NULL);
+    const char *argv[] = {BATHYC_PROGRAM, "generate", "-m", small, "-i", "-", NULL};
+    by_process_result r = by_process_run(argv, &(by_process_opts){.input = lines.ptr, .input_bytes = lines.len, .limit_s = 100});
+    assert_int_equal(r.exit_code, 0);
+    const char *line = r.out;
+    for (int i = 0; i < N; i++, line = strchr(line, '\n') + 1) {
+        by_json want;
+        by_err err;
+        assert_string_equal(choices(&roomy, i), choices(&plain, i));
+        const by_json *tokens = by_json_get(choice(&banned, i), "tokens");
+        for (uint32_t k = 0; k < tokens->n; k++) {
+            int64_t id = by_json_at(tokens, k)->v.i;
+            assert_true(id > 2000 && id != 3000 && (id < 4000 || id > 4500));
+        }
+        assert_int_equal(by_json_parse(&want, &arena, by_str_of(line, strcspn(line, "\n")), NULL, &err), BY_OK);
+        by_buf a = {0}, b = {0};
+        by_json_write(&a, by_json_get(&want, "tokens"), BY_JSON_COMPACT);
+        by_json_write(&b, by_json_get(choice(&drawn, i), "tokens"), BY_JSON_COMPACT);
+        assert_string_equal(by_test_keep(&arena, &b), by_test_keep(&arena, &a));
+    }
+    by_process_free(&r);
+    by_buf_deinit(&lines);
+    static const char *const bad[] = {"x", "5-", "7-5", "1,,2", "99999", "-1"};
+    for (int i = 0; i < 6; i++) {
+        const char *wrong[] = {BATHYC_PROGRAM, "batch", "-m", small, "-i", "-", "-o", "-", "--ban-tokens", bad[i], NULL};
+        r = by_process_run(wrong, NULL);
+        assert_int_equal(r.exit_code, 2);
+        by_process_free(&r);
+    }
+}
+
+/* `run` takes the engine's flags too, and none of these changes an answer. */
+static void run_takes_the_flags_of_the_engine(void **state) {
+    (void)state;
+    static const char *const more[][8] = {{NULL},
+                                          {"--no-prefix-cache", "--decoder-trunc", "off", "--no-async"},
+                                          {"--prefill-policy", "deadline", "--ram", "200M", "--max-num-seqs", "3"},
+                                          {"--swa-restore", "exact-replay", "--chunk", "7", "--state-slots", "2"},
+                                          {"-b", "9", "--kv-blocks", "4", "-c", "400", "--bypass-limit", "0"}};
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        const char *argv[FLAGS_MAX] = {BATHYC_PROGRAM, "run", "-m", by_source_path("models/tiny"), "-p", "What is 12 plus 30?", "--temp", "0"};
+        for (int k = 0; k < 8 && more[i][k]; k++) argv[8 + k] = more[i][k];
+        by_process_result r = by_process_run(argv, &(by_process_opts){.limit_s = 60});
+        if (r.exit_code != 0) by_process_print(&r);
+        assert_int_equal(r.exit_code, 0);
+        if (!first) first = by_arena_dup(&arena, by_str_z(r.out)).ptr;
+        else assert_string_equal(r.out, first);
+        by_process_free(&r);
+    }
+}
+
 /* Requests that take turns: the second and third wait for the first. */
 static void stats_say_where_the_time_went(void **state) {
     (void)state;
@@ -532,6 +602,8 @@ int main(void) {
         cmocka_unit_test(a_repeated_prompt_of_700_tokens_is_cached),
         cmocka_unit_test(lines_of_ids_give_what_completions_give),
         cmocka_unit_test(lines_of_ids_have_fields_of_their_own),
+        cmocka_unit_test(flags_of_the_sampler_and_of_the_caches),
+        cmocka_unit_test(run_takes_the_flags_of_the_engine),
         cmocka_unit_test(stats_say_where_the_time_went),
         cmocka_unit_test(a_long_text_is_understood_to_its_end),
         cmocka_unit_test(load_and_tiny_caches_change_nothing),
