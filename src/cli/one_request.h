@@ -8,7 +8,8 @@
 /* Rows for the table of such a command; f is a by_engine_flags variable. */
 #define BY_ONE_REQUEST_FLAG_ROWS(f) BY_ENGINE_FLAG_ROWS(f), BY_CHUNK_FLAG_ROW((f).model)
 
-/* Opens an engine for one sequence, unless the flags want more; --chunk or --max-num-batched-tokens sets the rows of a step. Errors: those of by_engine_flags_opts and by_engine_open. */
+/* Opens an engine for one sequence, unless the flags want more; --chunk or --max-num-batched-tokens sets the rows of a step. Errors: those
+ * of by_engine_flags_opts and by_engine_open. */
 by_status by_one_request_open(by_engine **out, by_engine_flags *f, by_err *err);
 
 /* Called for every generated id, a final end token included; BY_END ends the request. */

@@ -159,7 +159,8 @@ by_status by_engine_open(by_engine **out, const by_engine_opts *opts, by_err *er
     *out = NULL;
     if (!(opts->expect_quantile > 0 && opts->expect_quantile <= 1))
         return BY_FAIL(err, BY_EINVAL, "expected-length quantile: %g is outside (0, 1]", opts->expect_quantile);
-    if (opts->slots_ratio < 0 || opts->slots_ratio > 100) return BY_FAIL(err, BY_EINVAL, "state-slots-ratio: %g is outside 0..100", opts->slots_ratio);
+    if (!(opts->slots_ratio >= 0 && opts->slots_ratio <= 100))
+        return BY_FAIL(err, BY_EINVAL, "state-slots-ratio: %g is outside 0..100", opts->slots_ratio);
     if (opts->backtrack < 0 || opts->backtrack > BY_LIMIT_DRAFT_BLOCK)
         return BY_FAIL(err, BY_EINVAL, "backtrack: %d is outside 0..%d", opts->backtrack, BY_LIMIT_DRAFT_BLOCK);
     if (opts->n_banned < 0) return BY_FAIL(err, BY_EINVAL, "ban-tokens: %d ids", opts->n_banned);
