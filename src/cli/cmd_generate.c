@@ -44,8 +44,6 @@ static request read_request(by_token_lines *t, by_token_line *l, const by_solo *
     by_err err = {0};
     if (read_fields(&q, &l->row, &err) < 0) by_token_line_refuse(t, l, "%s", err.msg);
     if (q.draft && c->draft.n_layers == 0) by_token_line_refuse(t, l, "draft: the model has no draft layers");
-    else if (q.draft && s->n_drafts == 0)
-        by_token_line_refuse(t, l, "draft: backend %s has no speculative decoding", by_device_name(s->dev));
     const by_json *images = by_json_get(&l->row, "images");
     if (images && !(by_json_is(images, BY_JSON_ARRAY) && images->n == 0) && images->type != BY_JSON_NULL)
         by_token_line_refuse(t, l, "images: this build has no image input");

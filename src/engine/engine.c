@@ -105,6 +105,15 @@ static by_status keep_banned(by_engine *e, by_err *err) {
     return BY_OK;
 }
 
+/* After the measurements: those run what they like. */
+static by_status watch_rows(by_engine *e, by_err *err) {
+    int64_t n = e->opts.sched.max_rows;
+    BY_TRY(by_mem_alloc(&e->marks, e->dev, by_mul_size((size_t)n, 8), err));
+    for (int i = 0; i < 2; i++) e->bad[i] = by_tensor_make(e->marks, i * n * 4, BY_I32, n, 1);
+    by_runner_set_tap(e->runner, by_engine_check_rows, e);
+    return BY_OK;
+}
+
 static by_status open_parts(by_engine *e, by_err *err) {
     by_engine_opts *o = &e->opts;
     BY_TRY(by_device_open(&e->dev, &o->device, err));
@@ -125,8 +134,7 @@ static by_status open_parts(by_engine *e, by_err *err) {
     BY_TRY(by_runner_create(&e->runner, e->model, e->kv, &run, err));
     BY_TRY(by_runner_reserve(e->runner, err)); /* so that memory for a step is never missing once requests run */
     BY_TRY(by_engine_drafts_measure(e, err));
-    /* Memory of the CPU backends can be looked at; from another device the rows would have to be copied every step. */
-    if (o->device.backend != BY_BACKEND_CUDA) by_runner_set_tap(e->runner, by_engine_check_rows, e);
+    BY_TRY(watch_rows(e, err));
     by_sched_pool vt = by_engine_pool(e);
     BY_TRY(by_sched_create(&e->sched, &o->sched, &vt, err));
     BY_TRY(by_plan_init(&e->plan, e->sched, err));
@@ -223,6 +231,7 @@ void by_engine_close(by_engine *e) {
     by_plan_deinit(&e->plan);
     by_sched_destroy(e->sched);
     by_runner_destroy(e->runner);
+    by_mem_free(e->marks);
     by_kv_destroy(e->kv);
     by_model_close(e->model);
     by_device_close(e->dev);

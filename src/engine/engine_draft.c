@@ -33,12 +33,8 @@ by_status by_engine_drafts_init(by_engine *e, by_err *err) {
             return BY_FAIL(err, BY_EINVAL, "draft temperature %d: %g", i, o->draft_temperature[i]);
         else if (o->draft_temperature[i] == 0) o->draft_temperature[i] = 1;
     BY_TRY(by_cost_init(&e->cost, e->max_seqs, err));
-    bool can = d->n_layers > 0 && by_solo_can_draft(e->dev);
-    if (o->draft_mode == BY_DRAFT_OFF || (o->draft_mode == BY_DRAFT_AUTO && !can)) return BY_OK;
-    if (!can) {
-        if (d->n_layers == 0) return BY_FAIL(err, BY_EUNSUPPORTED, "draft mode: the model has no draft layers");
-        return BY_FAIL(err, BY_EUNSUPPORTED, "draft mode: backend %s has no drafts", by_device_name(e->dev));
-    }
+    if (o->draft_mode == BY_DRAFT_OFF || (o->draft_mode == BY_DRAFT_AUTO && d->n_layers == 0)) return BY_OK;
+    if (d->n_layers == 0) return BY_FAIL(err, BY_EUNSUPPORTED, "draft mode: the model has no draft layers");
     e->n_drafts = o->n_drafts ? o->n_drafts : d->block_size < BY_ENGINE_DRAFTS_MAX ? d->block_size : BY_ENGINE_DRAFTS_MAX;
     size_t n = (size_t)e->max_seqs;
     for (int i = 0; i < 2; i++) {

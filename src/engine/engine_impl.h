@@ -234,7 +234,9 @@ struct by_engine {
     int32_t *step_rows;     /* [max_seqs]: which row of the job a step is (device) */
     by_spec_target *targets; /* [max_seqs + choices] (device) */
     int32_t cap_targets;
-    by_job *running;        /* (device) */
+    by_mem *marks;          /* (device): which rows were not finite, in front of the boundary and behind the last layer */
+    by_tensor bad[2];
+    int32_t n_checked[2];
 
     int32_t n_drafts;       /* longest block; 0 = drafting is off */
     by_draft_cost_model cost; /* (scheduler) */

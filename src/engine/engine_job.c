@@ -199,26 +199,6 @@ static void sample_all(by_engine *e, by_job *job) {
 
 /* ---- rows that are not finite ---- */
 
-/* Adding one to the exponent carries into the place of the sign, which is cleared before, exactly when all its bits are set. */
-static bool finite_words(const unsigned char *row, int64_t n_bytes, uint64_t exponents, uint64_t ones, uint64_t signs) {
-    uint64_t carry = 0, word = 0;
-    int64_t i = 0;
-    for (; i + 8 <= n_bytes; i += 8) {
-        memcpy(&word, row + i, 8);
-        carry |= (word & exponents) + ones;
-    }
-    word = 0;
-    memcpy(&word, row + i, (size_t)(n_bytes - i));
-    carry |= (word & exponents) + ones;
-    return (carry & signs) == 0;
-}
-
-static bool finite_row(by_dtype dtype, const void *row, int64_t n) {
-    if (dtype == BY_BF16)
-        return finite_words(row, n * 2, UINT64_C(0x7f807f807f807f80), UINT64_C(0x0080008000800080), UINT64_C(0x8000800080008000));
-    return finite_words(row, n * 4, UINT64_C(0x7f8000007f800000), UINT64_C(0x0080000000800000), UINT64_C(0x8000000080000000));
-}
-
 static void mark_bad(by_engine *e, by_job_row *r, int64_t position, int32_t layer) {
     by_request *q = r->seq->request;
     r->bad_at = position;
@@ -228,29 +208,44 @@ static void mark_bad(by_engine *e, by_job_row *r, int64_t position, int32_t laye
     pthread_mutex_unlock(&q->lock);
 }
 
-/* All rows where those in front of the boundary end, and behind the last layer what is left of them. */
+/* All rows where those in front of the boundary end, and behind the last layer what is left of them. The device marks what is not
+ * finite; find_bad_rows reads the marks. */
 by_status by_engine_check_rows(void *arg, int32_t layer, by_tensor h, by_err *err) {
     by_engine *e = arg;
-    by_job *job = e->running;
-    bool boundary = layer == e->model->boundary && e->opts.trunc == BY_TRUNC_COMPACT;
-    if (!boundary && layer != e->model->cfg.n_layers) return BY_OK;
-    assert(h.dtype == BY_BF16 || h.dtype == BY_F32);
+    bool boundary = layer == e->model->boundary && e->opts.trunc == BY_TRUNC_COMPACT, last = layer == e->model->cfg.n_layers;
+    if (!boundary && !last) return BY_OK;
+    by_tensor bad = e->bad[last ? 1 : 0];
+    bad.rows = e->n_checked[last ? 1 : 0] = (int32_t)h.rows;
+    return by_op_check_rows(e->dev, &(by_check_rows_args){.x = h, .bad = bad}, err);
+}
+
+/* Marks of one place: the rows of the job in order, where `kept`, only those that have gone on behind the boundary. */
+static by_status find_bad_rows(by_engine *e, by_job *job, int place, by_err *err) {
+    int32_t n = e->n_checked[place], n_seen = 0, layer = place ? e->model->cfg.n_layers : e->model->boundary;
+    bool kept = n != job->n_run_rows;
     const void *view;
-    BY_TRY(by_mem_view(&view, h.mem, (size_t)h.off, (size_t)(h.rows * h.stride), err));
-    const unsigned char *row = view;
-    bool kept = h.rows != job->n_run_rows;
-    int64_t n_seen = 0;
+    if (n == 0) return BY_OK;
+    BY_TRY(by_mem_view(&view, e->bad[place].mem, (size_t)e->bad[place].off, (size_t)n * 4, err));
+    const int32_t *bad = view;
     for (int32_t i = 0; i < job->n_seqs; i++) {
         by_job_row *r = &job->rows[i];
         if (r->skipped) continue;
         int64_t first = r->first, end = first + r->n_rows;
         if (kept && r->keep_from > first) first = r->keep_from < end ? r->keep_from : end;
-        for (int64_t t = first; t < end && n_seen < h.rows; t++, n_seen++, row += h.stride)
-            if ((r->bad_at < 0 || t < r->bad_at) && !finite_row(h.dtype, row, h.cols)) mark_bad(e, r, t, layer);
+        for (int64_t t = first; t < end && n_seen < n; t++, n_seen++)
+            if (bad[n_seen] && (r->bad_at < 0 || t < r->bad_at)) mark_bad(e, r, t, layer);
     }
-    assert(n_seen == h.rows);
-    by_mem_unview(h.mem);
+    assert(n_seen == n);
+    by_mem_unview(e->bad[place].mem);
     return BY_OK;
+}
+
+/* Ends when the device has done the step, also where it runs by itself: the marks are its last answer but the logits. */
+static by_status run_step(by_engine *e, by_job *job, int32_t n, by_err *err) {
+    e->n_checked[0] = e->n_checked[1] = 0;
+    BY_TRY(by_runner_step(e->runner, e->steps, n, err));
+    BY_TRY(find_bad_rows(e, job, 0, err));
+    return find_bad_rows(e, job, 1, err);
 }
 
 /* A row behind a rejected draft is nobody's: that it was not finite says nothing about the sequence. */
@@ -278,28 +273,16 @@ static void miss_snapshots(by_job *job) {
 
 static double ms_since(const by_engine *e, int64_t t0) { return (double)(by_cost_clock_ns(e->dev) - t0) * 1e-6; }
 
-/* So that a device which runs by itself has done the forward when its time is taken; sampling would wait for it anyway. */
-static by_status wait_for_logits(by_engine *e, by_err *err) {
-    by_tensor l = by_runner_logits(e->runner);
-    const void *view;
-    if (l.rows == 0) return BY_OK;
-    BY_TRY(by_mem_view(&view, l.mem, (size_t)l.off, 4, err));
-    by_mem_unview(l.mem);
-    return BY_OK;
-}
-
 void by_engine_run_job(by_engine *e, by_job *job) {
     job->status = BY_OK;
     job->forward_ms = job->sample_ms = job->draft_ms = 0;
-    e->running = job;
     run_moves(e, &job->before);
     int32_t n = describe_step(e, job);
     if (n > 0 && job->status == BY_OK) {
         int64_t t0 = by_cost_clock_ns(e->dev);
         by_engine_masks_begin(e, job);
-        job->status = by_runner_step(e->runner, e->steps, n, &job->err);
+        job->status = run_step(e, job, n, &job->err);
         by_engine_masks_end(e);
-        if (job->status == BY_OK) job->status = wait_for_logits(e, &job->err);
         job->forward_ms = ms_since(e, t0);
         t0 = by_cost_clock_ns(e->dev);
         if (job->status == BY_OK) sample_all(e, job);

@@ -10,14 +10,12 @@ enum { BACKTRACK = 6, LOGIT_BYTES = 64 << 20 };
 
 int32_t by_solo_default_chunk(const by_config *cfg) { return cfg->hidden_size >= 2048 ? 512 : 256; }
 
-bool by_solo_can_draft(const by_device *dev) { return by_device_backend(dev) != BY_BACKEND_CUDA; }
-
 by_status by_solo_open(by_solo *s, const char *dir, const by_solo_opts *opts, by_err *err) {
     *s = (by_solo){0};
     by_status status = by_device_open(&s->dev, &opts->device, err);
     if (status == BY_OK) status = by_model_open(&s->model, dir, s->dev, &opts->model, err);
     if (status < 0) by_solo_close(s);
-    else if (opts->draft && s->model->cfg.draft.n_layers && by_solo_can_draft(s->dev))
+    else if (opts->draft && s->model->cfg.draft.n_layers)
         s->n_drafts = s->model->cfg.draft.block_size < BY_SPEC_DRAFTS_MAX ? s->model->cfg.draft.block_size : BY_SPEC_DRAFTS_MAX;
     return status;
 }

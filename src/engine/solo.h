@@ -25,9 +25,6 @@ typedef struct by_solo_opts {
     bool draft;      /* make room for speculative decoding when the model has draft layers */
 } by_solo_opts;
 
-/* Whether a backend has every operator of drafting. */
-bool by_solo_can_draft(const by_device *dev);
-
 /* Rows per prefill step when nobody says otherwise: enough for the weights to be read once for many rows. */
 int32_t by_solo_default_chunk(const by_config *cfg);
 

@@ -247,6 +247,12 @@ typedef struct by_add_args {
     by_tensor x, y;
 } by_add_args;
 
+/* bad[t] = 1 when a value of row t is not a number or infinite, else 0. */
+typedef struct by_check_rows_args {
+    by_tensor x;   /* [T, K] F32 or BF16 */
+    by_tensor bad; /* [T] I32 */
+} by_check_rows_args;
+
 /* x [T, K] F32 or BF16 -> A8. */
 typedef struct by_act8_args {
     by_tensor x, y;
@@ -423,7 +429,7 @@ typedef struct by_engram_gate_args {
 #define BY_OP_TABLE(X)                                                                                                 \
     X(rope_table) X(embed) X(hc_mix) X(hc_post) X(hc_close) X(matmul) X(rmsnorm) X(act8) X(rope) X(window_kv)          \
     X(ring_store) X(compress) X(entry_store) X(index_query) X(index_select) X(attention) X(router) X(moe) X(engram)    \
-    X(engram_gate) X(gather_rows) X(hc_read) X(add)
+    X(engram_gate) X(gather_rows) X(hc_read) X(add) X(check_rows)
 
 typedef struct by_ops {
 #define BY_OP_FIELD(name) by_status (*name)(by_device *dev, const by_##name##_args *args, by_err *err);

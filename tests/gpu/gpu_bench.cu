@@ -268,33 +268,37 @@ static by_batch decode_batch(int B, int pos, int blocks) {
     return b;
 }
 
+// Eight calls behind one another, as a step makes them, each on records and queries of its own: nothing waits in the L2 cache.
 static void attention_section() {
     printf("\nattention, 64 heads of 512, 128 window + 512 entries, packed records\n");
-    for (int B : {1, 32, 128}) {
-        int n = B <= 32 ? 131072 : 32768, blocks = n / 128;
+    const int CALLS = 8;
+    for (int B : {1, 32, 64, 128, 1024}) {
+        int n = B <= 32 ? 131072 : B <= 128 ? 32768 : 4096, blocks = n / 128;
         by_batch b = decode_batch(B, n - 1, blocks);
         int64_t block = 128 * 288;
         by_tensor pool = make(BY_U8, static_cast<int64_t>(B) * blocks + 1, block, 0x20, 0x3f);
-        by_tensor ring = make(BY_U8, B, 134 * 528, 0x60, 0x78), kv = make(BY_U8, B, 528, 0x60, 0x78);
-        by_tensor q = make(BY_BF16, B, 64 * 512), cs = make(BY_F32, B, 64), sink = make(BY_F32, 1, 64);
-        by_tensor o = make(BY_A8, B, 64 * 512), sel = make(BY_I32, B, 513);
-        std::vector<int32_t> s;
-        for (int i = 0; i < B; i++) {
-            s.push_back(512);
-            std::vector<int32_t> pick;
-            for (int j = 0; j < 512; j++) pick.push_back(j * (n / 512) + rand() % (n / 512));
-            s.insert(s.end(), pick.begin(), pick.end());
+        by_tensor cs = make(BY_F32, B, 64), sink = make(BY_F32, 1, 64), q[CALLS], ring[CALLS], kv[CALLS], o[CALLS], sel[CALLS];
+        for (int call = 0; call < CALLS; call++) {
+            ring[call] = make(BY_U8, B, 134 * 528, 0x60, 0x78), kv[call] = make(BY_U8, B, 528, 0x60, 0x78);
+            q[call] = make(BY_BF16, B, 64 * 512), o[call] = make(BY_A8, B, 64 * 512), sel[call] = make(BY_I32, B, 513);
+            std::vector<int32_t> s;
+            for (int i = 0; i < B; i++) {
+                s.push_back(512);
+                for (int j = 0; j < 512; j++) s.push_back(j * (n / 512) + rand() % (n / 512));
+            }
+            put(sel[call], s);
         }
-        put(sel, s);
         for (int entries = 1; entries >= 0; entries--) {
             double us = timed([&] {
-                by_attention_args a = {};
-                a.batch = b, a.q = q, a.cs = cs, a.kv = kv, a.sel = sel, a.sink = sink, a.o = o;
-                a.ring = {ring.mem, 0, 134 * 528, 134, BY_REC_FP8};
-                a.heads = 64, a.d = 512, a.window = 128, a.ratio = 1, a.scale = 0.0442f;
-                if (entries) a.main = {pool.mem, 0, block, 128, BY_REC_FP4};
-                MUST(by_op_attention(dev, &a, err));
-            });
+                for (int call = 0; call < CALLS; call++) {
+                    by_attention_args a = {};
+                    a.batch = b, a.q = q[call], a.cs = cs, a.kv = kv[call], a.sel = sel[call], a.sink = sink, a.o = o[call];
+                    a.ring = {ring[call].mem, 0, 134 * 528, 134, BY_REC_FP8};
+                    a.heads = 64, a.d = 512, a.window = 128, a.ratio = 1, a.scale = 0.0442f;
+                    if (entries) a.main = {pool.mem, 0, block, 128, BY_REC_FP4};
+                    MUST(by_op_attention(dev, &a, err));
+                }
+            }, CALLS);
             double keys = 128 + 512 * entries, bytes = B * (512.0 * 288 * entries + 128 * 528 + 64 * 512 * 3.0);
             char name[96];
             snprintf(name, sizeof name, "attention B %d%s", B, entries ? "" : ", window only");
@@ -304,11 +308,15 @@ static void attention_section() {
     }
 }
 
-template <class KEY> __global__ void __launch_bounds__(TOPK_THREADS) topk_kernel(const KEY *keys, int n, int k, int32_t *out) {
+template <class KEY, bool SHARED> __global__ void __launch_bounds__(TOPK_THREADS) topk_kernel(const KEY *keys, int n, int k, int32_t *out) {
     extern __shared__ __align__(16) unsigned char bytes[];
-    int32_t *to = out + blockIdx.x * static_cast<int64_t>(k);
-    topk_select(*reinterpret_cast<topk_shared *>(bytes), keys + blockIdx.x * static_cast<int64_t>(n), n, k,
-                [&](int rank, int place) { to[rank] = place; });
+    depend_wait();
+    depend_launch();
+    int32_t *to = out + blockIdx.y * static_cast<int64_t>(k);
+    const KEY *from = keys + blockIdx.y * static_cast<int64_t>(n);
+    auto put = [&](int rank, int place) { to[rank] = place; };
+    if constexpr (SHARED) topk_select_shared(*reinterpret_cast<topk_shared *>(bytes), from, n, k, put);
+    else topk_select(*reinterpret_cast<topk_shared *>(bytes), from, n, k, put);
 }
 __global__ void score_keys_kernel(uint16_t *p, uint32_t *q, size_t n) { /* bf16 scores, as index_select makes them */
     for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n; i += static_cast<size_t>(gridDim.x) * blockDim.x) {
@@ -320,16 +328,24 @@ __global__ void score_keys_kernel(uint16_t *p, uint32_t *q, size_t n) { /* bf16 
         else q[i] = topk_key<uint32_t>(f);
     }
 }
-// The selection alone.
+// The selection alone, as index_select launches it: eight calls behind one another, each on keys of its own.
 template <class KEY> static void topk_case(int B, int n) {
-    by_tensor keys = make(BY_U8, B, n * static_cast<int64_t>(sizeof(KEY))), out = make(BY_I32, B, 512);
-    score_keys_kernel<<<1024, 256, 0, c->stream>>>(sizeof(KEY) == 2 ? reinterpret_cast<uint16_t *>(keys.mem->ptr) : nullptr,
-                                                   reinterpret_cast<uint32_t *>(keys.mem->ptr), static_cast<size_t>(B) * n);
-    CHECK(cudaFuncSetAttribute(topk_kernel<KEY>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(sizeof(topk_shared))));
+    const int CALLS = 8;
+    bool shared = B * TOPK_PEERS <= c->sms && n >= TOPK_SHARED;
+    by_tensor keys[CALLS], out = make(BY_I32, B, 512);
+    for (by_tensor &k : keys) {
+        k = make(BY_U8, B, n * static_cast<int64_t>(sizeof(KEY)));
+        score_keys_kernel<<<1024, 256, 0, c->stream>>>(sizeof(KEY) == 2 ? reinterpret_cast<uint16_t *>(k.mem->ptr) : nullptr,
+                                                       reinterpret_cast<uint32_t *>(k.mem->ptr), static_cast<size_t>(B) * n);
+    }
+    auto kernel = shared ? topk_kernel<KEY, true> : topk_kernel<KEY, false>;
+    CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(sizeof(topk_shared))));
     double us = timed([&] {
-        topk_kernel<KEY><<<B, TOPK_THREADS, sizeof(topk_shared), c->stream>>>(reinterpret_cast<const KEY *>(keys.mem->ptr), n, 512,
-                                                                              reinterpret_cast<int32_t *>(out.mem->ptr));
-    });
+        for (const by_tensor &k : keys)
+            CHECK(by_cuda_chain(c, kernel, dim3(shared ? TOPK_PEERS : 1, static_cast<unsigned>(B)), TOPK_THREADS, sizeof(topk_shared),
+                                shared ? TOPK_PEERS : 1, reinterpret_cast<const KEY *>(k.mem->ptr), n, 512,
+                                reinterpret_cast<int32_t *>(out.mem->ptr)));
+    }, CALLS);
     char name[96];
     snprintf(name, sizeof name, "top 512 alone B %d n %d, %d-bit keys", B, n, 8 * static_cast<int>(sizeof(KEY)));
     line(name, us, static_cast<double>(B) * n * sizeof(KEY), 0);

@@ -252,6 +252,48 @@ static void test_hc(int64_t T, int D, by_dtype act, by_dtype fnt) {
     check("  hc_post", h);
     free_all();
 }
+/* Into columns of a wider buffer, all rows with the same weights, and chosen rows with their own; then the sum of fp32 rows. */
+static void test_hc_read(int64_t T, int D, by_dtype act) {
+    int m = 4;
+    int32_t pick[3] = {(int32_t)T - 1, 0, (int32_t)T / 2};
+    pair h = acts(act, T, m * D, 1), pre = acts(BY_F32, T, m, 0.5f), mean = acts(BY_F32, 1, m, 0.5f), rows = i32s(3, 1, pick);
+    pair wide = acts(act, T, 3 * D, 1), y = make(act, 3, D, NULL), sum = acts(BY_F32, 3, D, 1), x = acts(BY_F32, 3, D, 1);
+    BOTH {
+        by_tensor part = wide.t[i], same = mean.t[i];
+        part.off = by_dtype_row_bytes(act, D), part.cols = D;
+        same.stride = 0, same.rows = T;
+        by_hc_read_args a = {.h = h.t[i], .pre = same, .y = part, .m = m};
+        MUST(by_op_hc_read(dev[i], &a, err));
+        by_hc_read_args b = {.h = h.t[i], .pre = pre.t[i], .rows = rows.t[i], .y = y.t[i], .m = m};
+        MUST(by_op_hc_read(dev[i], &b, err));
+        by_add_args s = {x.t[i], sum.t[i]};
+        MUST(by_op_add(dev[i], &s, err));
+    }
+    NAME("hc_read T %d D %d %s", (int)T, D, by_dtype_name(act));
+    check(name, wide);
+    check("  chosen rows", y);
+    same_bytes("  add", sum, 0);
+    free_all();
+}
+static void test_check_rows(int64_t T, int K, by_dtype act) {
+    pair x = acts(act, T, K, 1), bad = make(BY_I32, T, 1, NULL);
+    static const uint32_t odd[] = {0x7fc00000, 0x7f800000, 0xff800000, 0x7f7f0000};
+    BOTH for (int r = 0; r < 4; r++) {
+        size_t size = act == BY_F32 ? 4 : 2;
+        uint16_t half = (uint16_t)(odd[r] >> 16);
+        MUST(by_mem_write(x.t[i].mem, (size_t)((r + 1) * K - (r == 1 ? K : 1)) * size, act == BY_F32 ? (const void *)&odd[r] : &half, size, err));
+    }
+    BOTH {
+        by_check_rows_args a = {x.t[i], bad.t[i]};
+        MUST(by_op_check_rows(dev[i], &a, err));
+    }
+    NAME("check_rows %s", by_dtype_name(act));
+    same_bytes(name, bad, 0);
+    int32_t marks[4];
+    MUST(by_mem_read(marks, bad.t[GPU].mem, 0, 16, err));
+    verdict("  marks", marks[0] == 1 && marks[1] == 1 && marks[2] == 1 && marks[3] == 0, 0, 0);
+    free_all();
+}
 static void test_rows(int64_t T, int K, by_dtype act) {
     pair x = acts(act, T, K, 1), norm = acts(BY_BF16, 1, K, 1), y = make(act, T, K, NULL), a8 = make(BY_A8, T, K, NULL);
     pair q = make(BY_A8, T, K, NULL);
@@ -483,7 +525,7 @@ static bool selection_holds(const float *score, int n, const int32_t *sel, int t
     free(in);
     return ok;
 }
-static void test_select(int heads, int d, by_rec rec, by_dtype act, int base, int topk, int cand_blocks, bool round) {
+static void test_select(int heads, int d, by_rec rec, by_dtype act, int base, int topk, int cand_blocks, bool round, bool flat) {
     int32_t rows[3] = {2, 1, 3}, pos0[3] = {base, 5, base / 3};
     int per = 64, n_blocks = (base + 8) / per + 2, size = 8;
     step s = make_step(3, rows, pos0, n_blocks);
@@ -503,7 +545,7 @@ static void test_select(int heads, int d, by_rec rec, by_dtype act, int base, in
     MUST(by_mem_write(out.t[GPU].mem, 0, same, (size_t)(out.t[GPU].rows * out.t[GPU].stride), err));
     free(same);
     int n_max = base + 3;
-    pair w = acts(act, s.T, heads, 1), sel = make(BY_I32, s.T, 1 + topk, NULL), cand = make(BY_I32, s.T, 1 + cand_blocks, NULL);
+    pair w = acts(act, s.T, heads, flat ? 0 : 1), sel = make(BY_I32, s.T, 1 + topk, NULL), cand = make(BY_I32, s.T, 1 + cand_blocks, NULL);
     pair scores = make(BY_F32, s.T, n_max, NULL);
     for (int mode = BY_CAND_NONE; mode <= BY_CAND_INSIDE; mode++) {
         BOTH {
@@ -531,7 +573,7 @@ static void test_select(int heads, int d, by_rec rec, by_dtype act, int base, in
             holds = holds && selection_holds(y, n, sl + t * (1 + topk), topk, cand_row, size);
             if (mode == BY_CAND_SOURCE && (n + size - 1) / size <= cand_blocks) holds = holds && cd[t * (1 + cand_blocks)] == -1;
         }
-        snprintf(name, sizeof name, "  index_select n %d topk %d mode %d: scores, selection", n_max, topk, mode);
+        snprintf(name, sizeof name, "  index_select n %d topk %d mode %d%s: scores, selection", n_max, topk, mode, flat ? ", all equal" : "");
         verdict(name, holds && worst / top < (round ? 5e-3 : 2e-6), holds ? 0 : 1, worst / top);
         if (mode == BY_CAND_SOURCE && base < 5000) {
             /* candidate blocks agree with ref but for near ties; then both go on with ref's */
@@ -548,13 +590,31 @@ static void test_select(int heads, int d, by_rec rec, by_dtype act, int base, in
     }
     free_all();
 }
+/* A row alone gets the bits that it gets among others. */
+static void attention_invariance(by_attention_args a, pair o) {
+    by_tensor alone = make(o.t[GPU].dtype, o.t[GPU].rows, o.t[GPU].cols, NULL).t[GPU];
+    int64_t n = a.q.rows, bad = 0;
+    by_attention_args one = a;
+    for (int64_t t = 0; t < n; t++) {
+        one.batch.row_pos = by_tensor_rows(a.batch.row_pos, t, 1), one.batch.row_seq = by_tensor_rows(a.batch.row_seq, t, 1);
+        one.q = by_tensor_rows(a.q, t, 1), one.cs = by_tensor_rows(a.cs, t, 1), one.o = by_tensor_rows(alone, t, 1);
+        if (a.sel.mem) one.sel = by_tensor_rows(a.sel, t, 1);
+        MUST(by_op_attention(dev[GPU], &one, err));
+    }
+    unsigned char *p = download(o.t[GPU]), *q = download(alone);
+    for (int64_t i = 0; i < n * alone.stride; i++) bad += p[i] != q[i];
+    verdict("  rows alone: bytes that differ", bad == 0, (double)bad, 0);
+    free(p);
+    free(q);
+}
 static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec main, int base, int topk,
-                           bool entries, bool lowest_set) {
+                           bool entries, bool lowest_set, bool block) {
     int32_t rows[3] = {1, 5, 2}, pos0[3] = {base, 0, base / 2 + 61};
     int per = 32, n_blocks = (base + 70) / per + 2, window = 128;
     step s = make_step(3, rows, pos0, n_blocks);
-    int64_t wb = by_rec_bytes(win, d), mb = by_rec_bytes(main, d), slot = wb * 134, block = (mb * per + 127) / 128 * 128;
-    pair ring = key_pool(win, d, 134, slot, 8, 0), pool = key_pool(main, d, per, block, 3 * n_blocks + 1, 0);
+    int64_t wb = by_rec_bytes(win, d), mb = by_rec_bytes(main, d), slot = wb * 134, page = (mb * per + 127) / 128 * 128;
+    by_attention_args last = {0};
+    pair ring = key_pool(win, d, 134, slot, 8, 0), pool = key_pool(main, d, per, page, 3 * n_blocks + 1, 0);
     pair kv = key_pool(win, d, s.T, wb * s.T, 1, 0), q = acts(act, s.T, heads * d, 0.5f), cs = rotation(s.T, 64 < d / 2 ? 64 : d / 2);
     BOTH kv.t[i].rows = s.T, kv.t[i].cols = wb, kv.t[i].stride = wb;
     int32_t *sel = malloc((size_t)(s.T * (1 + topk)) * 4);
@@ -572,14 +632,16 @@ static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec ma
     BOTH {
         by_attention_args a = {.batch = s.b[i], .q = q.t[i], .cs = cs.t[i], .kv = kv.t[i],
                                .ring = {ring.t[i].mem, 0, slot, 134, win}, .sel = sl.t[i], .sink = sink.t[i], .o = o.t[i],
-                               .heads = heads, .d = d, .window = window, .ratio = 1, .scale = 1.0f / sqrtf((float)d)};
+                               .heads = heads, .d = d, .window = window, .ratio = 1, .scale = 1.0f / sqrtf((float)d), .block = block};
         if (lowest_set) a.from = from.t[i];
-        if (entries) a.main = (by_pages){pool.t[i].mem, 0, block, per, main};
+        if (entries) a.main = (by_pages){pool.t[i].mem, 0, page, per, main};
         MUST(by_op_attention(dev[i], &a, err));
+        last = a;
     }
     NAME("attention heads %d d %d %s rec %d/%d base %d topk %d%s", heads, d, by_dtype_name(act), (int)win, (int)main, base, topk,
-         entries ? "" : " window only");
+         block ? " draft block" : entries ? "" : " window only");
     compare(name, o, act == BY_F32 ? 1e-10 : 1e-3, act == BY_F32 ? 2e-5 : 0.1);
+    attention_invariance(last, o);
     free_all();
 }
 
@@ -631,6 +693,39 @@ static void test_moe(int64_t T, int D, int I, int E, int k, by_dtype xt, by_dtyp
     free_all();
     free(e[0]);
     free(e[1]);
+}
+/* A weight that is not a number spoils its own row and no other. */
+static void moe_nan(int64_t T, int D, int I, by_dtype xt, by_dtype wt) {
+    enum { E = 8, K = 3 };
+    by_dtype yt = xt == BY_A8 ? BY_BF16 : BY_F32;
+    pair x = acts(xt, T, D, 1), y = make(yt, T, D, NULL), z = make(yt, T, D, NULL), w = acts(BY_F32, T, K, 0.3f);
+    int32_t *idx = malloc((size_t)(T * K) * 4);
+    for (int64_t i = 0; i < T * K; i++) idx[i] = (int32_t)((i / K + i % K * 3) % E);
+    pair ids = i32s(T, K, idx);
+    by_expert e[E];
+    for (int n = 0; n < E; n++) {
+        wpair w1 = weight(wt, I, D), w3 = weight(wt, I, D), w2 = weight(wt, D, I);
+        e[n] = (by_expert){w1.w[GPU], w3.w[GPU], w2.w[GPU]};
+    }
+    by_moe_args a = {x.t[GPU], ids.t[GPU], w.t[GPU], e, E, NULL, y.t[GPU], I, 10, true};
+    MUST(by_op_moe(dev[GPU], &a, err));
+    float nan = NAN;
+    MUST(by_mem_write(w.t[GPU].mem, (size_t)(T / 2 * K + 1) * 4, &nan, 4, err));
+    a.y = z.t[GPU];
+    MUST(by_op_moe(dev[GPU], &a, err));
+    unsigned char *p = download(y.t[GPU]), *q = download(z.t[GPU]);
+    int64_t bad = 0, stride = y.t[GPU].stride;
+    for (int64_t t = 0; t < T; t++)
+        for (int i = 0; i < D; i++) {
+            float v = value(&z.t[GPU], q, t, i);
+            bad += t == T / 2 ? !isnan(v) : memcmp(p + t * stride, q + t * stride, (size_t)stride) != 0 || isnan(v);
+        }
+    NAME("moe T %d %s x %s: a weight that is NaN", (int)T, by_dtype_name(xt), by_dtype_name(wt));
+    verdict(name, bad == 0, (double)bad, 0);
+    free(p);
+    free(q);
+    free(idx);
+    free_all();
 }
 /* Experts: rows of one call against the same rows in calls of other sizes, bit for bit. */
 static void moe_invariance(void) {
@@ -722,20 +817,8 @@ static void all_matmuls(void) {
     invariance(384, 5120, 1, BY_BF16, BY_BF16);
 }
 
-/* `quick`: small shapes only, for runs under a memory checker. */
-int main(int argc, char **argv) {
-    bool quick = argc > 1 && strcmp(argv[1], "quick") == 0;
-    by_err why = {0};
-    by_device_opts opts = {.backend = BY_BACKEND_CUDA};
-    by_status status = by_device_open(&dev[GPU], &opts, &why);
-    if (status == BY_EUNSUPPORTED) {
-        printf("skipped: %s\n", why.msg);
-        return 77;
-    }
-    if (status < 0) die("open", &why);
-    opts.backend = BY_BACKEND_REF;
-    MUST(by_device_open(&dev[REF], &opts, err));
-    printf("%s against %s\n%-58s %10s %10s\n", by_device_name(dev[GPU]), by_device_name(dev[REF]), "case", "diff", "worst");
+/* Small shapes of everything; enough for runs under a memory checker. */
+static void small_cases(void) {
     test_rope_table();
     test_gather();
     for (int i = 0; i < 2; i++) {
@@ -748,40 +831,80 @@ int main(int argc, char **argv) {
         test_compress(512, 1, act), test_compress(512, 2, act), test_compress(64, 2, act);
         test_entry_store(512, 128, BY_REC_FP4, BY_REC_IX4, act), test_entry_store(64, 32, BY_REC_F32, BY_REC_F32, act);
         test_entry_store(512, 128, BY_REC_FP8, BY_REC_IX4, act);
-        test_select(4, 32, BY_REC_F32, act, 300, 16, 8, false), test_select(4, 64, BY_REC_IX4, act, 700, 32, 40, true);
-        test_attention(4, 64, act, BY_REC_FP8, BY_REC_FP4, 300, 40, true, false);
-        test_attention(2, 96, act, BY_REC_F32, BY_REC_F32, 200, 64, true, true);
+        test_select(4, 32, BY_REC_F32, act, 300, 16, 8, false, false), test_select(4, 64, BY_REC_IX4, act, 700, 32, 40, true, false);
+        test_attention(4, 64, act, BY_REC_FP8, BY_REC_FP4, 300, 40, true, false, false);
+        test_attention(2, 96, act, BY_REC_F32, BY_REC_F32, 200, 64, true, true, false);
+        test_attention(4, 64, act, BY_REC_FP8, BY_REC_FP4, 300, 40, false, true, true);
+        test_hc_read(9, 160, act), test_hc_read(3, 5120, act), test_check_rows(7, 300, act);
         test_engram_gate(5, 320, act);
     }
-    if (quick) {
-        test_matmul(9, 192, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, true), test_matmul(70, 192, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, true);
-        test_matmul(300, 192, 320, 1, BY_BF16, BY_BF16, BY_F32, false);
-        test_moe(20, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(150, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
-        test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 77, 512, true, true);
-        test_select(32, 128, BY_REC_IX4, BY_BF16, 700, 512, 40, true);
-        goto done;
-    }
+}
+static void quick_cases(void) {
+    small_cases();
+    test_matmul(9, 192, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, true), test_matmul(70, 192, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, true);
+    test_matmul(300, 192, 320, 1, BY_BF16, BY_BF16, BY_F32, false);
+    test_moe(20, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(150, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
+    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 77, 512, true, true, false);
+    test_select(32, 128, BY_REC_IX4, BY_BF16, 700, 512, 40, true, false);
+}
+static void row_cases(void) {
+    small_cases();
     test_hc(3, 5120, BY_BF16, BY_F32), test_hc(130, 1024, BY_BF16, BY_F32), test_hc(5, 1024, BY_F32, BY_F32);
-    test_select(32, 128, BY_REC_IX4, BY_BF16, 2500, 512, 100, true);
-    test_select(32, 128, BY_REC_IX4, BY_BF16, 2500, 512, 100, false);
-    test_select(32, 128, BY_REC_IX4, BY_BF16, 30000, 512, 2048, true);
-    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 1000, 512, true, false);
-    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 77, 512, true, true);
-    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP8, 700, 100, true, false);
-    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 300, 512, false, false);
     test_router(9, 8, 2, 64, BY_F32, BY_F32), test_router(50, 384, 6, 5120, BY_BF16, BY_BF16), test_router(5, 600, 8, 96, BY_BF16, BY_F32);
     test_engram(6, BY_A8), test_engram(3, BY_F32);
-    all_matmuls();
+}
+static void select_cases(void) {
+    test_select(32, 128, BY_REC_IX4, BY_BF16, 2500, 512, 100, true, false);
+    test_select(32, 128, BY_REC_IX4, BY_BF16, 2500, 512, 100, false, false);
+    test_select(32, 128, BY_REC_IX4, BY_BF16, 30000, 512, 2048, true, false);
+    test_select(32, 128, BY_REC_IX4, BY_BF16, 70000, 512, 2048, true, false);
+    test_select(32, 128, BY_REC_IX4, BY_BF16, 70001, 512, 2048, false, false);
+    test_select(32, 128, BY_REC_IX4, BY_BF16, 40000, 512, 2048, true, true);
+}
+static void attention_cases(void) {
+    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 1000, 512, true, false, false);
+    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 77, 512, true, true, false);
+    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP8, 700, 100, true, false, false);
+    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 300, 512, false, false, false);
+    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 300, 512, false, false, true);
+    test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 131, 512, false, true, true);
+}
+static void expert_cases(void) {
     test_moe(5, 64, 32, 4, 2, BY_F32, BY_FP4_ROW, true, false), test_moe(5, 64, 64, 4, 2, BY_F32, BY_FP4_ROW, true, true);
     test_moe(9, 96, 64, 6, 2, BY_A8, BY_FP4_ROW, true, true);
     test_moe(1, 256, 512, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(20, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
     test_moe(30, 512, 256, 16, 3, BY_A8, BY_FP4_ROW, false, true), test_moe(60, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
     test_moe(150, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(40, 768, 1280, 4, 2, BY_A8, BY_FP4_ROW, true, true);
     moe_invariance();
+    moe_nan(1, 256, 256, BY_A8, BY_FP4_ROW), moe_nan(40, 256, 256, BY_A8, BY_FP4_ROW), moe_nan(700, 256, 256, BY_A8, BY_FP4_ROW);
+    moe_nan(5, 64, 64, BY_F32, BY_FP4_ROW);
     test_moe(500, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(3, 5120, 2304, 8, 6, BY_A8, BY_FP4_ROW, true, true);
-done:
+}
+
+/* usage: gpu_ops [group ...], default: all but `quick`, which has small shapes only, for runs under a memory checker. */
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } groups[] = {{"quick", quick_cases}, {"rows", row_cases}, {"select", select_cases}, {"attention", attention_cases}, {"matmul", all_matmuls}, {"moe", expert_cases}};
+    by_err why = {0};
+    by_device_opts opts = {.backend = BY_BACKEND_CUDA};
+    by_status status = by_device_open(&dev[GPU], &opts, &why);
+    if (status == BY_EUNSUPPORTED) {
+        printf("skipped: %s\n", why.msg);
+        return 77;
+    }
+    if (status < 0) die("open", &why);
+    opts.backend = BY_BACKEND_REF;
+    MUST(by_device_open(&dev[REF], &opts, err));
+    printf("%s against %s\n%-58s %10s %10s\n", by_device_name(dev[GPU]), by_device_name(dev[REF]), "case", "diff", "worst");
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+        bool wanted = argc < 2 && g > 0;
+        for (int i = 1; i < argc; i++) wanted |= strcmp(argv[i], groups[g].name) == 0;
+        if (wanted) groups[g].run();
+    }
     printf("%d cases, %d failed\n", n_cases, n_failed);
     by_device_close(dev[REF]);
     by_device_close(dev[GPU]);
-    return n_failed ? 1 : 0;
+    return n_failed || n_cases == 0 ? 1 : 0;
 }

@@ -370,6 +370,12 @@ static inline cudaError_t by_cuda_chain(by_cuda *c, void (*kernel)(P...), dim3 g
 __device__ static inline void depend_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 __device__ static inline void depend_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
+/* Before depend_wait: brings weights of n bytes to the L2 cache, once for the grid, while the kernel before still runs. */
+__device__ static inline void prefetch_weights(const unsigned char *p, int n) {
+    if (blockIdx.x + blockIdx.y + blockIdx.z) return;
+    for (int i = threadIdx.x * 128; i < n; i += blockDim.x * 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + i));
+}
+
 /* ---- clusters: blocks that read one another's shared memory ----------------------------------------------------- */
 
 __device__ static inline uint32_t smem_addr(const void *p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
@@ -381,6 +387,11 @@ __device__ static inline uint32_t remote(uint32_t addr, uint32_t rank) {
 __device__ static inline float remote_f32(uint32_t addr) {
     float v;
     asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(addr) : "memory");
+    return v;
+}
+__device__ static inline uint32_t remote_u32(uint32_t addr) {
+    uint32_t v;
+    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(v) : "r"(addr) : "memory");
     return v;
 }
 __device__ static inline float4 remote_f32x4(uint32_t addr) {

@@ -1,13 +1,15 @@
 // cuda_attention.cu - attention over the window and the selected entries, from their packed records. Source: model.md 5.
 //
-// All 64 heads share one key, which is also the value, so a row is a 64 x keys x 512 product: made for the tensor core. Four
-// blocks of a cluster share a row's keys in tiles of 64 (window records, then entries). A block expands a tile's records
-// to bf16 in shared memory (exact, times 2^-8), once, in a layout that serves both products: scores = q k^T reads rows of
-// keys, o = p v reads the same bytes turned. Two warpgroups halve the keys of the first product and the channels of the
-// second; the next tile is expanded while the second product runs. At the end the blocks exchange maxima, and each
-// adds a quarter of the heads over the four blocks in order. The split depends on the row alone.
+// All 64 heads share one key, which is also the value, so a row is a 64 x keys x 512 product: made for the tensor core. Two
+// blocks of a cluster share a row's keys in tiles of 64 (window records, then entries). In a block the warpgroups have trades:
+// one expands the tiles' records to bf16 in shared memory (exact, times 2^-8), in a layout that serves both products; one
+// computes scores = q k^T and the running softmax, and leaves probabilities in shared memory; two add o = p v, 256 channels
+// each, from the same bytes turned. Two tiles are on their way at a time, so expansion, scores and sums overlap. At the end
+// the blocks exchange maxima, sums and half of their channels, and each finishes its half. The split depends on the row alone.
 //
 // Rounding: probabilities enter the second product as bf16 and are summed as such; all else is fp32.
+#include <type_traits>
+
 #include "ops/cuda/cuda_gemm.cuh"
 
 struct attention_view {
@@ -21,6 +23,7 @@ struct attention_view {
     const int32_t *from; /* [sequences], NULL: 0 */
     int heads, d, window, ratio;
     float scale;
+    bool block; /* draft block: its rows see the window in front of it and one another */
 };
 
 /* Keys of a row: window positions first, then entries in ascending order. */
@@ -32,10 +35,11 @@ struct row_keys {
 __device__ static row_keys keys_of(const attention_view &a, int t) {
     row_keys k;
     int pos = a.b.pos[t], seq = a.b.seq[t];
-    k.first = max(pos - a.window + 1, a.from ? a.from[seq] : 0);
-    k.n_window = max(pos - k.first + 1, 0);
     k.pos0 = a.b.pos0[seq];
     k.row0 = a.b.row0[seq];
+    int last = a.block ? k.pos0 + a.b.row0[seq + 1] - k.row0 - 1 : pos;
+    k.first = max((a.block ? k.pos0 : pos + 1) - a.window, a.from ? a.from[seq] : 0);
+    k.n_window = max(last - k.first + 1, 0);
     k.ring = a.ring + a.b.slot[seq] * a.ring_stride;
     k.n_entries = 0;
     k.chosen = k.table = nullptr;
@@ -114,25 +118,43 @@ __global__ void __launch_bounds__(128) attention_plain_kernel(attention_view a) 
 /* ---- 64 heads of 512 ------------------------------------------------------------------------------------------ */
 
 namespace {
-constexpr int HEADS = 64, WIDTH = 512, TILE = 64, SPLIT = 4, BLOCK = TILE * 128;
-constexpr int TILE_BYTES = TILE * WIDTH * 2;
-constexpr int SMEM_Q = 0, SMEM_K = HEADS * WIDTH * 2, SMEM_P = SMEM_K + 2 * TILE_BYTES, SMEM_STAT = SMEM_P + HEADS * TILE * 2;
-constexpr int SMEM_BYTES = SMEM_STAT + 6 * HEADS * 4 + 1024;
-constexpr int PITCH = WIDTH + 8; /* floats of a row of o when it is exchanged, over the key tiles and p */
-static_assert(HEADS * PITCH * 4 <= 2 * TILE_BYTES + HEADS * TILE * 2, "o fits over the key tiles and p");
+constexpr int HEADS = 64, WIDTH = 512, TILE = 64, SPLIT = 2, STAGES = 2, BLOCK = TILE * 128;
+constexpr int TILE_BYTES = TILE * WIDTH * 2, P_BYTES = HEADS * TILE * 2;
+constexpr int SMEM_Q = 0, SMEM_K = HEADS * WIDTH * 2, SMEM_P = SMEM_K + STAGES * TILE_BYTES, SMEM_STAT = SMEM_P + STAGES * P_BYTES;
+constexpr int MOST_TILES = 16; /* of a block */
+constexpr int SMEM_AT = SMEM_STAT + (STAGES + 2 * SPLIT) * HEADS * 4, SMEM_BAR = SMEM_AT + MOST_TILES * TILE * 8;
+constexpr int SMEM_BYTES = SMEM_BAR + (4 * STAGES + 4) * 8 + 1024;
+constexpr int THREADS = 512;
 constexpr float DOWN = 0x1p-8f; /* keys are kept times this, so that E2M1 times an E4M3 scale stays inside bf16's exponents */
+
+/* Barriers in shared memory. A stage goes: expanded (keys), probabilities there (p), used (free for both). Then once: own maxima
+ * and sums are there, the other block's, the other block reads no keys any more, its channels are there. */
+enum { BAR_KEYS = 0, BAR_P = 1, BAR_KEYS_FREE = 2, BAR_P_FREE = 3 };
+enum { BAR_OWN = 4 * STAGES, BAR_STATS, BAR_ROOM, BAR_GOT };
+__device__ inline uint32_t bar_of(uint32_t base, int which, int stage) {
+    return base + SMEM_BAR + static_cast<uint32_t>(which * STAGES + stage) * 8;
+}
+__device__ inline uint32_t bar_once(uint32_t base, int which) { return base + SMEM_BAR + static_cast<uint32_t>(which) * 8; }
+/* Stores to the other block that count on its barrier when they have arrived. */
+__device__ inline void send4(uint32_t to, float v, uint32_t bar) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(__float_as_uint(v)), "r"(bar)
+                 : "memory");
+}
+__device__ inline void send16(uint32_t to, float a, float b, float c, float d, uint32_t bar) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+                 "r"(__float_as_uint(a)), "r"(__float_as_uint(b)), "r"(__float_as_uint(c)), "r"(__float_as_uint(d)), "r"(bar) : "memory");
+}
+__device__ inline float exp2_fast(float x) { /* 0 below 2^-126 */
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 } // namespace
 
 /* Place of channel block of 8 `chunk` (0..63) of row r in [8 blocks of 64 channels][64 rows][128 bytes], swizzled. */
 __device__ static inline uint32_t tile_place(int r, int chunk) {
     return static_cast<uint32_t>(chunk / 8 * BLOCK + r * 128 + ((chunk & 7) ^ (r & 7)) * 16);
 }
-/* One thread's part of a tile, as loaded: 8 units of 16 channels of one key, and their scales. */
-struct raw_keys {
-    uint4 v[8];
-    uint32_t scale[8];
-    int format; /* 0: zeros, 1: E4M3 with UE8M0 per 32, 2: E2M1 with E4M3 per 16 */
-};
 __device__ static inline void put_fp8(uint32_t tile, int r, int unit, const uint4 &v, uint32_t scale) {
     uint32_t s = scale + 112u, m = s << 7 | s << 23; /* 2^(b - 127 + 120 - 8) */
     const uint32_t w[4] = {v.x, v.y, v.z, v.w};
@@ -147,7 +169,7 @@ __device__ static inline void put_fp8(uint32_t tile, int r, int unit, const uint
     put16(tile + tile_place(r, unit * 2), out[0], out[1], out[2], out[3]);
     put16(tile + tile_place(r, unit * 2 + 1), out[4], out[5], out[6], out[7]);
 }
-__device__ static inline void put_fp4(uint32_t tile, int r, int unit, const uint4 &v, uint32_t scale) {
+__device__ static inline void put_fp4(uint32_t tile, int r, int unit, const uint2 &v, uint32_t scale) {
     uint32_t s = bf16_bits(e4m3_value(scale) * 0x1p118f), m = s | s << 16; /* 2^(126 - 8) */
     const uint32_t w[2] = {v.x, v.y};
 #pragma unroll
@@ -158,244 +180,363 @@ __device__ static inline void put_fp4(uint32_t tile, int r, int unit, const uint
               __byte_perm(e0, e1, 0x7632), __byte_perm(e2, e3, 0x7632));
     }
 }
-/* Loads this thread's part of tile number `tile` of the row (window tiles first); keys beyond the end are zeros. */
-__device__ static void load_tile(const attention_view &a, const row_keys &k, int tile, raw_keys &raw) {
-    int lane = threadIdx.x & 31, r = (threadIdx.x >> 5) * 8 + (lane & 7), windows = (k.n_window + TILE - 1) / TILE;
-    bool window = tile < windows;
-    int i = (window ? tile : tile - windows) * TILE + r;
-    raw.format = 0;
-    if (i >= (window ? k.n_window : k.n_entries)) return;
-    const unsigned char *key = window ? window_key(a, k, i, WIDTH) : entry_key(a, k, i, WIDTH);
-    raw.format = window || a.main.rec == BY_REC_FP8 ? 1 : 2;
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-        int u = (lane >> 3) + 4 * j;
-        if (raw.format == 1) {
-            raw.v[j] = *reinterpret_cast<const uint4 *>(key + u * 16);
-            raw.scale[j] = key[WIDTH + u / 2];
-        } else {
-            uint2 v = *reinterpret_cast<const uint2 *>(key + u * 8);
-            raw.v[j].x = v.x;
-            raw.v[j].y = v.y;
-            raw.scale[j] = key[WIDTH / 2 + u];
-        }
-    }
-}
-/* Expands what load_tile loaded to shared memory. */
-__device__ static void store_tile(const raw_keys &raw, uint32_t to) {
-    int lane = threadIdx.x & 31, r = (threadIdx.x >> 5) * 8 + (lane & 7);
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-        int u = (lane >> 3) + 4 * j;
-        if (raw.format == 0) {
-            put16(to + tile_place(r, 2 * u), 0, 0, 0, 0);
-            put16(to + tile_place(r, 2 * u + 1), 0, 0, 0, 0);
-        } else if (raw.format == 1) {
-            put_fp8(to, r, u, raw.v[j], raw.scale[j]);
-        } else {
-            put_fp4(to, r, u, raw.v[j], raw.scale[j]);
-        }
-    }
-}
 
-/* Adds the heads 16 rank .. of the four blocks, divides, turns back and stores. A lane has 4 channels at a time. */
-__device__ static void store_heads(const attention_view &a, int t, uint32_t base, const float *total, uint32_t rank) {
-    int lane = threadIdx.x & 31, r = a.cs.cols;
-    uint32_t at[SPLIT];
-    for (uint32_t s = 0; s < SPLIT; s++) at[s] = remote(base + SMEM_K, s);
-    unsigned char *to = a.o.row(t);
-    for (int h = static_cast<int>(rank) * 16 + (threadIdx.x >> 5); h < static_cast<int>(rank) * 16 + 16; h += 8) {
-        float up = 1.0f / (DOWN * total[h]);
-#pragma unroll
-        for (int g = 0; g < WIDTH / 128; g++) {
-            int i = g * 128 + lane * 4, j = i - (WIDTH - r);
-            uint32_t off = static_cast<uint32_t>(h * PITCH + i) * 4;
-            float4 p[SPLIT];
-#pragma unroll
-            for (int s = 0; s < SPLIT; s++) p[s] = remote_f32x4(at[s] + off);
-            float v[4] = {p[0].x, p[0].y, p[0].z, p[0].w};
-#pragma unroll
-            for (int s = 1; s < SPLIT; s++) v[0] += p[s].x, v[1] += p[s].y, v[2] += p[s].z, v[3] += p[s].w;
-#pragma unroll
-            for (int e = 0; e < 4; e++) v[e] *= up;
-            if (j >= 0) {
-                const float4 cs = *reinterpret_cast<const float4 *>(a.cs.f32(t) + j);
-                float x = v[0], y = v[2];
-                v[0] = __fadd_rn(__fmul_rn(x, cs.x), __fmul_rn(v[1], cs.y)); /* the inverse: sin negated */
-                v[1] = __fsub_rn(__fmul_rn(v[1], cs.x), __fmul_rn(x, cs.y));
-                v[2] = __fadd_rn(__fmul_rn(y, cs.z), __fmul_rn(v[3], cs.w));
-                v[3] = __fsub_rn(__fmul_rn(v[3], cs.z), __fmul_rn(y, cs.w));
-            }
-            if (a.o.dtype == BY_A8) {
-                float m = fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3])));
-                for (int k = 1; k < 8; k *= 2) m = fmaxf(m, __shfl_xor_sync(~0u, m, k));
-                uint32_t b = act8_scale(m), q = 0;
-                float inverse = ue8m0_inverse(b);
-#pragma unroll
-                for (int e = 0; e < 4; e++) q |= static_cast<uint32_t>(e4m3_of(v[e] * inverse)) << 8 * e;
-                *reinterpret_cast<uint32_t *>(to + h * WIDTH + i) = q;
-                if ((lane & 7) == 0) to[HEADS * WIDTH + h * (WIDTH / 32) + g * 4 + lane / 8] = static_cast<uint8_t>(b);
-            } else {
-                for (int e = 0; e < 4; e++) store_value(a.o.dtype, to, h * WIDTH + i + e, v[e]);
-            }
-        }
-    }
-}
-
-__global__ void __launch_bounds__(256, 1) attention_kernel(const __grid_constant__ attention_view a) {
-    extern __shared__ unsigned char bytes[];
-    uint32_t base = (smem_addr(bytes) + 1023) & ~1023u;
-    unsigned char *smem = bytes + (base - smem_addr(bytes));
-    float *stat = reinterpret_cast<float *>(smem + SMEM_STAT); /* [2][64] exchange, then [64] max, [64] sum, [64] total */
-    float *own_max = stat + 2 * HEADS, *own_sum = own_max + HEADS, *total = own_sum + HEADS;
-    int t = blockIdx.y, tid = threadIdx.x, wg = tid / 128, lane = tid & 31, g = lane >> 2, c = lane & 3;
-    uint32_t rank = blockIdx.x;
-    int row = (tid & 127) / 32 * 16 + g; /* this thread's heads: row and row + 8 */
-    depend_wait();
-    depend_launch();
-    row_keys k = keys_of(a, t);
+/* Tiles of a row that this block takes. */
+struct tile_range {
+    int windows, first, end; /* windows: tiles of the window in the whole row */
+};
+__device__ static inline tile_range tiles_of(const row_keys &k, int rank) {
     int windows = (k.n_window + TILE - 1) / TILE, tiles = windows + (k.n_entries + TILE - 1) / TILE;
-    int tile0 = static_cast<int>(rank) * tiles / SPLIT, tile1 = (static_cast<int>(rank) + 1) * tiles / SPLIT;
-    raw_keys raw;
-    if (tile0 < tile1) {
-        load_tile(a, k, tile0, raw);
-        for (int i = tid; i < HEADS * 64; i += 256) /* q: 64 rows of 64 pieces of 16 bytes */
-            cp_async16(base + SMEM_Q + tile_place(i >> 6, i & 63), a.q.row(t) + i * 16);
-        cp_commit();
-        store_tile(raw, base + SMEM_K);
+    return {windows, rank * tiles / SPLIT, (rank + 1) * tiles / SPLIT};
+}
+
+/* Where the keys of the block's tiles lie, to shared memory; NULL behind the last one. All threads. The records are on their way to
+ * the L2 cache then. */
+__device__ static void find_keys(const attention_view &a, const row_keys &k, const tile_range &n, const unsigned char **at) {
+    for (int j = threadIdx.x; j < (n.end - n.first) * TILE; j += THREADS) {
+        int tile = n.first + j / TILE;
+        bool window = tile < n.windows;
+        int i = (window ? tile : tile - n.windows) * TILE + j % TILE;
+        const unsigned char *key = nullptr;
+        if (i < (window ? k.n_window : k.n_entries)) key = window ? window_key(a, k, i, WIDTH) : entry_key(a, k, i, WIDTH);
+        at[j] = key;
+        int bytes = window || a.main.rec == BY_REC_FP8 ? WIDTH + WIDTH / 32 : WIDTH / 2 + WIDTH / 16;
+        for (int b = 0; key && b < bytes; b += 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(key + b));
     }
-    float o[128] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
-    const float to_log2 = a.scale * 1.44269504f / DOWN;
-    for (int tile = tile0; tile < tile1; tile++) {
-        uint32_t keys = base + SMEM_K + static_cast<uint32_t>((tile - tile0) & 1) * TILE_BYTES;
-        cp_wait<0>();
+}
+/* A thread expands 8 units of 16 channels of one row of each half of a tile; lanes 0..7 have neighbouring rows, so that neither
+ * loads nor stores collide. */
+__device__ static inline int row_of_thread() { return (threadIdx.x & 127) / 32 * 8 + (threadIdx.x & 7); }
+template <bool FP4> struct raw_row { /* FP8: E4M3 with UE8M0 per 32 channels; FP4: E2M1 with E4M3 per 16 */
+    typename std::conditional<FP4, uint2, uint4>::type v[8];
+    uint4 scale[FP4 ? 2 : 1];
+};
+template <bool FP4> __device__ static inline void load_row(raw_row<FP4> &raw, const unsigned char *key) {
+    using piece = typename std::conditional<FP4, uint2, uint4>::type;
+    int first = threadIdx.x >> 3 & 3;
+    raw = {};
+    if (!key) return;
+#pragma unroll
+    for (int j = 0; j < 8; j++) raw.v[j] = reinterpret_cast<const piece *>(key)[first + 4 * j];
+#pragma unroll
+    for (int j = 0; j < (FP4 ? 2 : 1); j++) raw.scale[j] = reinterpret_cast<const uint4 *>(key + (FP4 ? WIDTH / 2 : WIDTH))[j];
+}
+template <bool FP4> __device__ static inline void store_row(const raw_row<FP4> &raw, uint32_t tile, int r) {
+    int first = threadIdx.x >> 3 & 3;
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        if constexpr (FP4) { /* byte first + 4 j of 32 */
+            const uint4 &q = raw.scale[j / 4];
+            uint32_t w = j % 4 == 0 ? q.x : j % 4 == 1 ? q.y : j % 4 == 2 ? q.z : q.w;
+            put_fp4(tile, r, first + 4 * j, raw.v[j], w >> 8 * first & 0xff);
+        } else { /* byte first / 2 + 2 j of 16 */
+            const uint4 &q = raw.scale[0];
+            uint32_t w = j / 2 == 0 ? q.x : j / 2 == 1 ? q.y : j / 2 == 2 ? q.z : q.w;
+            put_fp8(tile, r, first + 4 * j, raw.v[j], w >> (j % 2 * 16 + first / 2 * 8) & 0xff);
+        }
+    }
+}
+/* Tiles [i, end) of the block, counted from its first, of one format: half tiles, the next on its way while one is expanded. */
+template <bool FP4> __device__ static void expand_tiles(const unsigned char *const *at, int i, int end, uint32_t base) {
+    int r = row_of_thread();
+    raw_row<FP4> low, high;
+    if (i < end) load_row<FP4>(low, at[i * TILE + r]);
+    for (; i < end; i++) {
+        int stage = i % STAGES;
+        uint32_t to = base + SMEM_K + static_cast<uint32_t>(stage) * TILE_BYTES;
+        load_row<FP4>(high, at[i * TILE + r + 32]);
+        mbar_wait(bar_of(base, BAR_KEYS_FREE, stage), static_cast<uint32_t>(i / STAGES & 1) ^ 1);
+        store_row<FP4>(low, to, r);
+        if (i + 1 < end) load_row<FP4>(low, at[(i + 1) * TILE + r]);
+        store_row<FP4>(high, to, r + 32);
         fence_async();
-        __syncthreads();
-        if (tile + 1 < tile1) load_tile(a, k, tile + 1, raw);
-        float s[16] = {};
+        mbar_arrive(bar_of(base, BAR_KEYS, stage));
+    }
+}
+/* One warpgroup: expands the tiles. */
+__device__ static void expand_keys(const attention_view &a, const tile_range &n, const unsigned char *const *at, uint32_t base) {
+    int windows = max(min(n.windows, n.end) - n.first, 0), tiles = n.end - n.first;
+    if (a.main.rec == BY_REC_FP8) windows = tiles;
+    expand_tiles<false>(at, 0, windows, base);
+    expand_tiles<true>(at, windows, tiles, base);
+}
+
+/* One warpgroup: scores and softmax. A thread has heads `row` and `row` + 8. */
+__device__ static void score_keys(const attention_view &a, const row_keys &k, const tile_range &n, uint32_t base, float *stat) {
+    int tid = threadIdx.x & 127, lane = tid & 31, c = lane & 3, row = tid / 32 * 16 + (lane >> 2);
+    cp_wait<0>(); /* q */
+    fence_async();
+    bar_sync(1, 128);
+    float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
+    const float to_log2 = a.scale * 1.44269504f / DOWN;
+    for (int tile = n.first, i = 0; tile < n.end; tile++, i++) {
+        int stage = i % STAGES;
+        uint32_t parity = static_cast<uint32_t>(i / STAGES & 1), keys = base + SMEM_K + static_cast<uint32_t>(stage) * TILE_BYTES;
+        float s[32] = {}, m[2] = {-INFINITY, -INFINITY};
+        mbar_wait(bar_of(base, BAR_KEYS, stage), parity);
         wgmma_done(s); /* the zeros stand before the first instruction */
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < WIDTH / 16; i++)
-            wgmma_ss<32, 0>(s, wgmma_desc(base + SMEM_Q + i / 4 * BLOCK + i % 4 * 32),
-                            wgmma_desc(keys + wg * 4096 + i / 4 * BLOCK + i % 4 * 32));
+        for (int j = 0; j < WIDTH / 16; j++)
+            wgmma_ss<64, 0>(s, wgmma_desc(base + SMEM_Q + j / 4 * BLOCK + j % 4 * 32), wgmma_desc(keys + j / 4 * BLOCK + j % 4 * 32));
         wgmma_commit();
         wgmma_wait<0>();
         wgmma_done(s);
-        bool window = tile < windows;
-        int left = (window ? k.n_window : k.n_entries) - (window ? tile : tile - windows) * TILE - wg * 32;
-        float m[2] = {-INFINITY, -INFINITY};
+        bool window = tile < n.windows;
+        int left = (window ? k.n_window : k.n_entries) - (window ? tile : tile - n.windows) * TILE;
+        if (left < TILE) {
 #pragma unroll
-        for (int i = 0; i < 16; i++) {
-            int key = i / 4 * 8 + c * 2 + (i & 1);
-            s[i] = key < left ? s[i] * to_log2 : -INFINITY;
-            m[i / 2 & 1] = fmaxf(m[i / 2 & 1], s[i]);
+            for (int j = 0; j < 32; j++) s[j] = j / 4 * 8 + c * 2 + (j & 1) < left ? s[j] : -INFINITY;
         }
 #pragma unroll
-        for (int e = 0; e < 2; e++) {
-            m[e] = fmaxf(m[e], __shfl_xor_sync(~0u, m[e], 1));
-            m[e] = fmaxf(m[e], __shfl_xor_sync(~0u, m[e], 2));
-            if (c == 0) stat[wg * HEADS + row + 8 * e] = m[e];
-        }
-        __syncthreads();
+        for (int j = 0; j < 32; j++) m[j / 2 & 1] = fmaxf(m[j / 2 & 1], s[j]);
         float down[2];
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            float now = fmaxf(top[e], fmaxf(stat[row + 8 * e], stat[HEADS + row + 8 * e]));
-            down[e] = exp2f(top[e] - now);
-            top[e] = now;
+            m[e] = fmaxf(m[e], __shfl_xor_sync(~0u, m[e], 1));
+            m[e] = fmaxf(top[e], fmaxf(m[e], __shfl_xor_sync(~0u, m[e], 2)) * to_log2);
+            down[e] = exp2_fast(top[e] - m[e]);
+            top[e] = m[e];
             sum[e] *= down[e];
         }
+        mbar_wait(bar_of(base, BAR_P_FREE, stage), parity ^ 1);
+        uint32_t p = base + SMEM_P + static_cast<uint32_t>(stage) * P_BYTES;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
+        for (int j = 0; j < 8; j++) {
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                uint32_t lo = bf16_bits(exp2f(s[4 * i + 2 * e] - top[e])), hi = bf16_bits(exp2f(s[4 * i + 2 * e + 1] - top[e]));
-                sum[e] += __uint_as_float(lo << 16) + __uint_as_float(hi << 16);
+                __nv_bfloat162 pair = __floats2bfloat162_rn(exp2_fast(fmaf(s[4 * j + 2 * e], to_log2, -top[e])),
+                                                            exp2_fast(fmaf(s[4 * j + 2 * e + 1], to_log2, -top[e])));
+                uint32_t v = reinterpret_cast<uint32_t &>(pair);
+                sum[e] += __uint_as_float(v << 16) + __uint_as_float(v & 0xffff0000u);
                 int r = row + 8 * e;
-                uint32_t at = base + SMEM_P + r * 128 + ((wg * 4 + i) ^ (r & 7)) * 16 + c * 4;
-                asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(lo | hi << 16) : "memory");
+                asm volatile("st.shared.u32 [%0], %1;" ::"r"(p + r * 128 + (j ^ (r & 7)) * 16 + c * 4), "r"(v) : "memory");
             }
         }
-#pragma unroll
-        for (int i = 0; i < 128; i++) o[i] *= down[i / 2 & 1];
+        if (c == 0) stat[stage * HEADS + row] = down[0], stat[stage * HEADS + row + 8] = down[1];
         fence_async();
-        __syncthreads();
-        wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < TILE / 16; i++)
-            wgmma_ss<256, 1>(o, wgmma_desc(base + SMEM_P + i * 32), wgmma_desc_wide(keys + wg * 4 * BLOCK + i * 2048, BLOCK));
-        wgmma_commit();
-        if (tile + 1 < tile1)
-            store_tile(raw, base + SMEM_K + static_cast<uint32_t>((tile + 1 - tile0) & 1) * TILE_BYTES);
-        wgmma_wait<0>();
-        wgmma_done(o);
+        mbar_arrive(bar_of(base, BAR_P, stage));
     }
-    /* maxima and sums of this block, then of the row */
+    uint32_t rank = cluster_rank(), bar = remote(bar_once(base, BAR_STATS), rank ^ 1);
 #pragma unroll
     for (int e = 0; e < 2; e++) {
         sum[e] += __shfl_xor_sync(~0u, sum[e], 1);
         sum[e] += __shfl_xor_sync(~0u, sum[e], 2);
+        if (c != 0) continue;
+        float *own = stat + (STAGES + 2 * rank) * HEADS + row + 8 * e;
+        own[0] = top[e];
+        own[HEADS] = sum[e];
+        send4(remote(smem_addr(own), rank ^ 1), top[e], bar);
+        send4(remote(smem_addr(own + HEADS), rank ^ 1), sum[e], bar);
     }
-    __syncthreads();
-    if (c == 0) {
+    mbar_arrive(bar_once(base, BAR_OWN));
+}
+
+/* Two bytes each of 4 blocks of 8 channels, from each of a quad's threads -> the 8 bytes of block `c`. */
+__device__ static inline uint2 turn_quad(const uint32_t (&b)[4], int c) {
+    bool odd = c & 1, upper = c & 2;
+    uint32_t keep = odd ? b[1] | b[3] << 16 : b[0] | b[2] << 16, send = odd ? b[0] | b[2] << 16 : b[1] | b[3] << 16;
+    uint32_t got = __shfl_xor_sync(~0u, send, 1), first = odd ? got : keep, second = odd ? keep : got;
+    uint32_t low = __byte_perm(first, second, 0x5410), high = __byte_perm(first, second, 0x7632); /* blocks odd, odd + 2 */
+    uint32_t other = __shfl_xor_sync(~0u, upper ? low : high, 2);
+    return upper ? make_uint2(other, high) : make_uint2(low, other);
+}
+/* 128 channels from `channel` on of heads `row` and `row` + 8: divided, turned back, quantised, stored. v as the matrix
+ * instruction leaves it. */
+__device__ static void finish_heads(const attention_view &a, int t, float (&v)[64], const float (&up)[2], int row, int channel) {
+    int lane = threadIdx.x & 31, c = lane & 3, first = WIDTH - a.cs.cols;
+    unsigned char *to = a.o.row(t);
+    const float *cs = a.cs.f32(t);
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        int at = channel + i * 8 + c * 2 - first;
+        float2 turn = {1, 0};
+        if (at >= 0) turn = *reinterpret_cast<const float2 *>(cs + at);
+#pragma unroll
         for (int e = 0; e < 2; e++) {
-            stat[wg * HEADS + row + 8 * e] = sum[e];
-            if (wg == 0) own_max[row + 8 * e] = top[e];
+            float x = v[4 * i + 2 * e] * up[e], y = v[4 * i + 2 * e + 1] * up[e];
+            if (at >= 0) { /* the inverse: sin negated */
+                v[4 * i + 2 * e] = __fadd_rn(__fmul_rn(x, turn.x), __fmul_rn(y, turn.y));
+                v[4 * i + 2 * e + 1] = __fsub_rn(__fmul_rn(y, turn.x), __fmul_rn(x, turn.y));
+            } else {
+                v[4 * i + 2 * e] = x;
+                v[4 * i + 2 * e + 1] = y;
+            }
         }
     }
-    __syncthreads();
-    if (tid < HEADS) own_sum[tid] = stat[tid] + stat[HEADS + tid];
-    cluster_sync();
-    float factor[2];
 #pragma unroll
     for (int e = 0; e < 2; e++) {
         int h = row + 8 * e;
-        float sink = a.sink[h] * 1.44269504f, all = sink, mx[SPLIT];
-        for (uint32_t i = 0; i < SPLIT; i++) {
-            mx[i] = remote_f32(remote(base + SMEM_STAT + (2 * HEADS + h) * 4, i));
-            all = fmaxf(all, mx[i]);
+        uint32_t scales = 0;
+#pragma unroll
+        for (int g = 0; g < 4; g++) {
+            float m = 0;
+#pragma unroll
+            for (int i = 4 * g; i < 4 * g + 4; i++) m = fmaxf(m, fmaxf(fabsf(v[4 * i + 2 * e]), fabsf(v[4 * i + 2 * e + 1])));
+            m = fmaxf(m, __shfl_xor_sync(~0u, m, 1));
+            m = fmaxf(m, __shfl_xor_sync(~0u, m, 2));
+            uint32_t scale = act8_scale(m), b[4];
+            float inverse = ue8m0_inverse(scale);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                b[i] = __nv_cvt_float2_to_fp8x2(make_float2(v[16 * g + 4 * i + 2 * e] * inverse, v[16 * g + 4 * i + 2 * e + 1] * inverse),
+                                                __NV_SATFINITE, __NV_E4M3);
+            *reinterpret_cast<uint2 *>(to + h * WIDTH + channel + g * 32 + c * 8) = turn_quad(b, c);
+            scales |= scale << 8 * g;
         }
-        float l = exp2f(sink - all);
-        for (uint32_t i = 0; i < SPLIT; i++) l += remote_f32(remote(base + SMEM_STAT + (3 * HEADS + h) * 4, i)) * exp2f(mx[i] - all);
-        if (c == 0 && wg == 0) total[h] = l;
-        factor[e] = exp2f(top[e] - all);
+        if (c == 0) *reinterpret_cast<uint32_t *>(to + HEADS * WIDTH + h * (WIDTH / 32) + channel / 32) = scales;
     }
-    /* o [64][512] fp32 over the key tiles and p, which nobody reads any more */
-    float *out = reinterpret_cast<float *>(smem + SMEM_K);
+}
+
+/* Two warpgroups, 256 channels each: sums of p v; then the exchange with the other block. `half` is 0 or 1. */
+__device__ static void sum_values(const attention_view &a, const tile_range &n, int t, int half, uint32_t rank, uint32_t base, const float *stat) {
+    int lane = threadIdx.x & 31, w = threadIdx.x / 32 % 4, row = w * 16 + (lane >> 2);
+    float o[2][64] = {}; /* 128 channels each: ptxas has no room for an instruction with all 256 */
+    for (int tile = n.first, i = 0; tile < n.end; tile++, i++) {
+        int stage = i % STAGES;
+        uint32_t parity = static_cast<uint32_t>(i / STAGES & 1);
+        uint32_t keys = base + SMEM_K + static_cast<uint32_t>(stage * TILE_BYTES + half * 4 * BLOCK), p = base + SMEM_P + static_cast<uint32_t>(stage) * P_BYTES;
+        mbar_wait(bar_of(base, BAR_P, stage), parity);
+        float down[2] = {stat[stage * HEADS + row], stat[stage * HEADS + row + 8]};
+        if (__any_sync(~0u, down[0] != 1.0f || down[1] != 1.0f)) {
 #pragma unroll
-    for (int i = 0; i < 32; i++) {
+            for (int j = 0; j < 128; j++) o[j / 64][j % 64] *= down[j / 2 & 1];
+        }
+        wgmma_done(o[0]);
+        wgmma_done(o[1]);
+        wgmma_fence();
 #pragma unroll
-        for (int e = 0; e < 2; e++)
-            *reinterpret_cast<float2 *>(out + (row + 8 * e) * PITCH + wg * 256 + i * 8 + c * 2) =
-                make_float2(o[4 * i + 2 * e] * factor[e], o[4 * i + 2 * e + 1] * factor[e]);
+        for (int j = 0; j < TILE / 16; j++) {
+            wgmma_ss<128, 1>(o[0], wgmma_desc(p + j * 32), wgmma_desc_wide(keys + j * 2048, BLOCK));
+            wgmma_ss<128, 1>(o[1], wgmma_desc(p + j * 32), wgmma_desc_wide(keys + 2 * BLOCK + j * 2048, BLOCK));
+        }
+        wgmma_commit();
+        wgmma_wait<0>();
+        wgmma_done(o[0]);
+        wgmma_done(o[1]);
+        if (lane == 0) {
+            mbar_arrive(bar_of(base, BAR_KEYS_FREE, stage));
+            mbar_arrive(bar_of(base, BAR_P_FREE, stage));
+        }
     }
-    cluster_sync();
-    store_heads(a, t, base, total, rank);
-    cluster_meet(); /* others may still read this block's memory */
+    if (lane == 0) mbar_arrive_remote(bar_once(base, BAR_ROOM), rank ^ 1);
+    mbar_wait(bar_once(base, BAR_OWN), 0);
+    mbar_wait(bar_once(base, BAR_STATS), 0);
+    float factor[2], up[2];
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        int h = row + 8 * e;
+        const float *of = stat + STAGES * HEADS + h; /* maximum and sum of block 0, then of block 1 */
+        float sink = a.sink[h] * 1.44269504f, all = fmaxf(sink, fmaxf(of[0], of[2 * HEADS]));
+        float f0 = exp2_fast(of[0] - all), f1 = exp2_fast(of[2 * HEADS] - all);
+        float l = exp2_fast(sink - all) + of[HEADS] * f0 + of[3 * HEADS] * f1;
+        up[e] = 1.0f / (DOWN * l);
+        factor[e] = rank == 0 ? f0 : f1;
+    }
+    /* channels 128 rank .. of this half are this block's to finish, the others go to the same thread of the other block */
+    uint32_t mine = base + SMEM_K + static_cast<uint32_t>((half * 128 + (threadIdx.x & 127)) * 16), to = remote(mine, rank ^ 1);
+    uint32_t bar = remote(bar_once(base, BAR_GOT), rank ^ 1);
+    float v[64];
+#pragma unroll
+    for (int j = 0; j < 64; j++) {
+        v[j] = (rank == 0 ? o[0][j] : o[1][j]) * factor[j / 2 & 1];
+        o[0][j] = (rank == 0 ? o[1][j] : o[0][j]) * factor[j / 2 & 1];
+    }
+    mbar_wait(bar_once(base, BAR_ROOM), 0);
+#pragma unroll
+    for (int j = 0; j < 16; j++) send16(to + j * 4096, o[0][4 * j], o[0][4 * j + 1], o[0][4 * j + 2], o[0][4 * j + 3], bar);
+    mbar_wait(bar_once(base, BAR_GOT), 0);
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+        uint32_t q[4];
+        load_shared16(q, mine + j * 4096);
+#pragma unroll
+        for (int e = 0; e < 4; e++) v[4 * j + e] += __uint_as_float(q[e]);
+    }
+    finish_heads(a, t, v, up, row, half * 256 + static_cast<int>(rank) * 128);
+}
+
+/* Gives registers to the warpgroups that hold the sums. */
+template <int N> __device__ static inline void fewer_registers() {
+#ifdef BY_HAS_WGMMA
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+#endif
+}
+template <int N> __device__ static inline void more_registers() {
+#ifdef BY_HAS_WGMMA
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+#endif
+}
+
+__global__ void __launch_bounds__(THREADS, 1) attention_kernel(const __grid_constant__ attention_view a) {
+    extern __shared__ unsigned char bytes[];
+    uint32_t base = (smem_addr(bytes) + 1023) & ~1023u, rank = blockIdx.x;
+    unsigned char *smem = bytes + (base - smem_addr(bytes));
+    float *stat = reinterpret_cast<float *>(smem + SMEM_STAT); /* [STAGES][64] factors; maxima and sums of both blocks, [64] each */
+    const unsigned char **at = reinterpret_cast<const unsigned char **>(smem + SMEM_AT);
+    int t = blockIdx.y, group = threadIdx.x / 128;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            mbar_init(bar_of(base, BAR_KEYS, i), 128);
+            mbar_init(bar_of(base, BAR_P, i), 128);
+            mbar_init(bar_of(base, BAR_KEYS_FREE, i), 8);
+            mbar_init(bar_of(base, BAR_P_FREE, i), 8);
+        }
+        mbar_init(bar_once(base, BAR_OWN), 128);
+        mbar_init(bar_once(base, BAR_STATS), 1);
+        mbar_init(bar_once(base, BAR_ROOM), 8);
+        mbar_init(bar_once(base, BAR_GOT), 1);
+        mbar_expect(bar_once(base, BAR_STATS), 2 * HEADS * 4);
+        mbar_expect(bar_once(base, BAR_GOT), HEADS * WIDTH * 2);
+        fence_async();
+    }
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory"); /* the other block's barriers exist: waited for below */
+    depend_wait();
+    depend_launch();
+    row_keys k = keys_of(a, t);
+    tile_range n = tiles_of(k, static_cast<int>(rank));
+    if (group == 0) {
+        for (int i = threadIdx.x; i < HEADS * 64; i += 128) /* q: 64 rows of 64 pieces of 16 bytes */
+            cp_async16(base + SMEM_Q + tile_place(i >> 6, i & 63), a.q.row(t) + i * 16);
+        cp_commit();
+    }
+    find_keys(a, k, n, at);
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+    __syncthreads();
+    if (group == 0) {
+        fewer_registers<88>();
+        score_keys(a, k, n, base, stat);
+    } else if (group == 3) {
+        fewer_registers<104>();
+        expand_keys(a, n, at, base);
+    } else {
+        more_registers<160>();
+        sum_values(a, n, t, group - 1, rank, base, stat);
+    }
 }
 
 by_status by_cuda_attention(by_device *dev, const by_attention_args *a, by_err *err) {
     by_cuda *c = by_cuda_of(dev);
     if (a->q.rows == 0) return BY_OK;
-    if (a->block) return BY_FAIL(err, BY_EUNSUPPORTED, "backend cuda: no attention over draft blocks");
+    assert(!a->block || !a->main.mem);
     attention_view v = {batch_of(a->batch), view_of(a->q), view_of(a->cs), view_of(a->kv), view_of(a->sel), view_of(a->o),
                         a->ring.mem->ptr + a->ring.off, a->ring.slot_stride, a->ring.len, a->ring.rec, pages_of(a->main),
                         reinterpret_cast<const float *>(a->sink.mem->ptr + a->sink.off), i32_of(a->from), a->heads, a->d, a->window, a->ratio,
-                        a->scale};
+                        a->scale, a->block};
     uintptr_t at = reinterpret_cast<uintptr_t>(v.q.p) | static_cast<uintptr_t>(v.q.stride) |
                    reinterpret_cast<uintptr_t>(v.cs.p) | static_cast<uintptr_t>(v.cs.stride) | reinterpret_cast<uintptr_t>(v.kv.p) |
-                   static_cast<uintptr_t>(v.kv.stride) | reinterpret_cast<uintptr_t>(v.ring) | static_cast<uintptr_t>(v.ring_stride);
+                   static_cast<uintptr_t>(v.kv.stride) | reinterpret_cast<uintptr_t>(v.ring) | static_cast<uintptr_t>(v.ring_stride) |
+                   reinterpret_cast<uintptr_t>(v.o.p) | static_cast<uintptr_t>(v.o.stride);
     if (v.main.p) at |= reinterpret_cast<uintptr_t>(v.main.p) | static_cast<uintptr_t>(v.main.block_stride);
     bool fast = c->wgmma && a->heads == HEADS && a->d == WIDTH && a->q.dtype == BY_BF16 && a->ring.rec == BY_REC_FP8 && at % 16 == 0 &&
-                a->cs.cols % 4 == 0 && (v.o.stride | static_cast<int64_t>(reinterpret_cast<uintptr_t>(v.o.p))) % 4 == 0 &&
-                (!v.main.p || a->main.rec == BY_REC_FP4 || a->main.rec == BY_REC_FP8);
+                a->cs.cols % 4 == 0 && a->o.dtype == BY_A8 && (!v.main.p || a->main.rec == BY_REC_FP4 || a->main.rec == BY_REC_FP8);
+    int64_t keys = a->window + (a->main.mem ? a->sel.cols - 1 : 0) + (a->block ? a->batch.n_rows : 0);
+    fast = fast && keys <= (SPLIT * MOST_TILES - 2) * TILE;
     unsigned rows = static_cast<unsigned>(a->q.rows);
     if (fast) {
         BY_TRY(by_cuda_smem(attention_kernel, SMEM_BYTES, err));
-        BY_CUDA_TRY(err, by_cuda_chain(c, attention_kernel, dim3(SPLIT, rows), 256, SMEM_BYTES, SPLIT, v));
+        BY_CUDA_TRY(err, by_cuda_chain(c, attention_kernel, dim3(SPLIT, rows), THREADS, SMEM_BYTES, SPLIT, v));
     } else {
-        int64_t keys = a->window + (a->main.mem ? a->sel.cols - 1 : 0);
         size_t smem = static_cast<size_t>(2 * a->d + keys) * 4;
         BY_TRY(by_cuda_smem(attention_plain_kernel, smem, err));
         attention_plain_kernel<<<dim3(rows, static_cast<unsigned>(a->heads)), 128, smem, c->stream>>>(v);

@@ -46,6 +46,8 @@ template <int N, int TOK> __global__ void __launch_bounds__(PART_WARPS * 32) hc_
             fn[i] = w;
         }
     }
+    depend_wait(); /* the weights do not: they were there before any kernel of this step */
+    depend_launch();
     __syncthreads();
     int t0 = blockIdx.y * a.tokens_per_block, end = min(t0 + a.tokens_per_block, a.h.rows);
     for (int t = t0 + (threadIdx.x >> 5) * TOK; t < end; t += PART_WARPS * TOK) {
@@ -121,6 +123,9 @@ __device__ static void coefficients(const hc_view &a, int t, const float *z, flo
 }
 
 __global__ void __launch_bounds__(288) hc_finish_kernel(hc_view a) {
+    prefetch_weights(a.norm.p, a.norm.cols * 2);
+    depend_wait();
+    depend_launch();
     extern __shared__ float u[];
     __shared__ float part[32], z[VALUES], c[BY_LIMIT_HC_MULT * BY_LIMIT_HC_MULT];
     int t = blockIdx.x, m = a.m, mD = a.h.cols, D = mD / m, lane = threadIdx.x & 31;
@@ -180,6 +185,9 @@ __device__ static void coefficients4(const hc_view &a, int t, float z, int lane)
 
 /* Four streams of up to 8 * 3 * 256 channels: one warp makes the coefficients, eight keep the mixed row in registers. */
 __global__ void __launch_bounds__(288) hc_finish4_kernel(hc_view a) {
+    prefetch_weights(a.norm.p, a.norm.cols * 2);
+    depend_wait();
+    depend_launch();
     __shared__ float part[32];
     int t = blockIdx.x, mD = a.h.cols, D = mD / 4, lane = threadIdx.x & 31, tid = static_cast<int>(threadIdx.x) - 32;
     float4 pre = *reinterpret_cast<const float4 *>(a.pre.f32(t));
@@ -241,19 +249,22 @@ by_status by_cuda_hc_mix(by_device *dev, const by_hc_mix_args *a, by_err *err) {
     size_t smem = static_cast<size_t>(n) * CHUNK * 4;
     auto part = n != 24 ? hc_part_kernel<0, 1> : T > 64 && T < 1024 ? hc_part_kernel<24, 2> : hc_part_kernel<24, 1>;
     BY_TRY(by_cuda_smem(part, smem, err));
-    part<<<grid, PART_WARPS * 32, smem, c->stream>>>(v);
+    BY_CUDA_TRY(err, by_cuda_chain(c, part, grid, PART_WARPS * 32, smem, 1, v));
     if (v.wide) {
-        hc_finish4_kernel<<<static_cast<unsigned>(T), 288, 0, c->stream>>>(v);
+        BY_CUDA_TRY(err, by_cuda_chain(c, hc_finish4_kernel, dim3(static_cast<unsigned>(T)), 288, 0, 1, v));
         BY_CUDA_LAUNCHED(err, "hc_mix");
         return BY_OK;
     }
     BY_TRY(by_cuda_smem(hc_finish_kernel, static_cast<size_t>(mD / a->m) * 4, err));
-    hc_finish_kernel<<<static_cast<unsigned>(T), 288, static_cast<size_t>(mD / a->m) * 4, c->stream>>>(v);
+    BY_CUDA_TRY(err, by_cuda_chain(c, hc_finish_kernel, dim3(static_cast<unsigned>(T)), 288,
+                                static_cast<size_t>(mD / a->m) * 4, 1, v));
     BY_CUDA_LAUNCHED(err, "hc_mix");
     return BY_OK;
 }
 
 __global__ void hc_post_kernel(view h, view out, view post, view comb, int m) {
+    depend_wait();
+    depend_launch();
     int t = blockIdx.x, D = h.cols / m;
     const float *p = post.f32(t), *c = comb.f32(t);
     unsigned char *x = h.row(t);
@@ -273,6 +284,8 @@ __global__ void hc_post_kernel(view h, view out, view post, view comb, int m) {
 
 /* Four streams, eight channels a thread. */
 __global__ void __launch_bounds__(128) hc_post4_kernel(view h, view out, view post, view comb) {
+    depend_wait();
+    depend_launch();
     int t = blockIdx.y, D = h.cols / 4, i = (blockIdx.x * 128 + threadIdx.x) * 8;
     if (i >= D) return;
     float4 p = *reinterpret_cast<const float4 *>(post.f32(t)), c[4];
@@ -298,18 +311,22 @@ by_status by_cuda_hc_post(by_device *dev, const by_hc_post_args *a, by_err *err)
     if (a->m == 4 && a->h.cols % 1024 == 0 && wide_row(a->h, 16) && wide_row(a->out, 16) && wide_row(a->post, 16) &&
         wide_row(a->comb, 16) && a->h.rows < 65536) {
         dim3 grid(static_cast<unsigned>((a->h.cols / 32 + 127) / 128), static_cast<unsigned>(a->h.rows));
-        hc_post4_kernel<<<grid, 128, 0, by_cuda_of(dev)->stream>>>(view_of(a->h), view_of(a->out), view_of(a->post), view_of(a->comb));
+        BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), hc_post4_kernel, grid, 128, 0, 1, view_of(a->h), view_of(a->out),
+                                    view_of(a->post), view_of(a->comb)));
         BY_CUDA_LAUNCHED(err, "hc_post");
         return BY_OK;
     }
     unsigned parts = static_cast<unsigned>((a->h.cols / a->m + 511) / 512);
-    hc_post_kernel<<<dim3(static_cast<unsigned>(a->h.rows), parts), 256, 0, by_cuda_of(dev)->stream>>>(
-        view_of(a->h), view_of(a->out), view_of(a->post), view_of(a->comb), a->m);
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), hc_post_kernel, dim3(static_cast<unsigned>(a->h.rows), parts), 256, 0, 1,
+                                view_of(a->h), view_of(a->out), view_of(a->post), view_of(a->comb), a->m));
     BY_CUDA_LAUNCHED(err, "hc_post");
     return BY_OK;
 }
 
 __global__ void hc_close_kernel(view h, view pre, view norm, view rows, view y, int m, float eps) {
+    prefetch_weights(norm.p, norm.cols * 2);
+    depend_wait();
+    depend_launch();
     extern __shared__ float u[];
     __shared__ float part[32];
     int i = blockIdx.x, t = *rows.i32(i), D = h.cols / m;
@@ -327,12 +344,44 @@ by_status by_cuda_hc_close(by_device *dev, const by_hc_close_args *a, by_err *er
     if (a->rows.rows == 0) return BY_OK;
     size_t smem = static_cast<size_t>(a->h.cols / a->m) * 4;
     BY_TRY(by_cuda_smem(hc_close_kernel, smem, err));
-    hc_close_kernel<<<static_cast<unsigned>(a->rows.rows), 256, smem, by_cuda_of(dev)->stream>>>(
-        view_of(a->h), view_of(a->pre), view_of(a->norm), view_of(a->rows), view_of(a->y), a->m, a->eps);
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), hc_close_kernel, dim3(static_cast<unsigned>(a->rows.rows)), 256, smem, 1,
+                                view_of(a->h), view_of(a->pre), view_of(a->norm), view_of(a->rows), view_of(a->y), a->m,
+                                a->eps));
     BY_CUDA_LAUNCHED(err, "hc_close");
     return BY_OK;
 }
 
-by_status by_cuda_hc_read(by_device *, const by_hc_read_args *, by_err *err) {
-    return BY_FAIL(err, BY_EUNSUPPORTED, "backend cuda: no kernel for hc_read (drafts)");
+/* Eight channels a thread. */
+__global__ void __launch_bounds__(128) hc_read_kernel(view h, view pre, view rows, view y, int m, bool wide) {
+    depend_wait();
+    depend_launch();
+    int i = blockIdx.y, t = rows.p ? *rows.i32(i) : i, D = h.cols / m, c = (blockIdx.x * 128 + threadIdx.x) * 8;
+    if (c >= D) return;
+    const float *p = pre.f32(t);
+    if (wide) {
+        float s[8] = {}, x[8];
+        for (int k = 0; k < m; k++) {
+            load8(h.dtype, h.row(t), 0, k * D + c, x);
+#pragma unroll
+            for (int j = 0; j < 8; j++) s[j] += p[k] * x[j];
+        }
+        store8(y.dtype, y.row(i), c, s);
+        return;
+    }
+    for (int j = c; j < min(c + 8, D); j++) {
+        float s = 0;
+        for (int k = 0; k < m; k++) s += p[k] * value_at(h.dtype, h.row(t), 0, k * D + j);
+        store_value(y.dtype, y.row(i), j, s);
+    }
+}
+
+by_status by_cuda_hc_read(by_device *dev, const by_hc_read_args *a, by_err *err) {
+    int64_t n = a->rows.mem ? a->rows.rows : a->h.rows, D = a->h.cols / a->m;
+    if (n == 0) return BY_OK;
+    bool wide = D % 8 == 0 && wide_row(a->h, 16) && wide_row(a->y, 16);
+    dim3 grid(static_cast<unsigned>((D + 1023) / 1024), static_cast<unsigned>(n));
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), hc_read_kernel, grid, 128, 0, 1, view_of(a->h), view_of(a->pre),
+                                view_of(a->rows), view_of(a->y), a->m, wide));
+    BY_CUDA_LAUNCHED(err, "hc_read");
+    return BY_OK;
 }

@@ -4,6 +4,7 @@
 // tiles; the activations are gathered into images; one kernel multiplies by w1 and w3 (a thread holds both outputs of a
 // channel), applies the gate and quantises, writing the images of the second product; one multiplies by w2; the last adds
 // a token's choices in their order. The shared expert is two calls of the FP8 products.
+#include <float.h>
 #include <type_traits>
 
 #include "ops/cuda/cuda_image.cuh"
@@ -19,6 +20,8 @@ struct router_view {
 };
 
 __global__ void router_score_kernel(router_view a) {
+    depend_wait();
+    depend_launch();
     int e = blockIdx.x * 8 + (threadIdx.x >> 5), t = blockIdx.y, lane = threadIdx.x & 31, D = a.x.cols;
     if (e >= a.gate.rows) return;
     const unsigned char *x = a.x.row(t), *g = a.gate.row(e);
@@ -30,6 +33,8 @@ __global__ void router_score_kernel(router_view a) {
 
 /* One warp a token. The k best of score + bias, ties to the lower expert; k rounds over registers. */
 template <int PER> __global__ void router_pick_kernel(router_view a) {
+    depend_wait();
+    depend_launch();
     int t = blockIdx.x * 4 + (threadIdx.x >> 5), lane = threadIdx.x & 31, E = a.gate.rows;
     if (t >= a.x.rows) return;
     const float *bias = a.image.p && a.bias_vl.p && *a.image.i32(t) ? a.bias_vl.f32(0) : a.bias.f32(0);
@@ -40,7 +45,7 @@ template <int PER> __global__ void router_pick_kernel(router_view a) {
         int e = i * 32 + lane;
         float v = e < E ? z[e] : 0;
         g[i] = sqrtf(v > 20 ? v : log1pf(expf(v)));
-        key[i] = e < E ? g[i] + bias[e] : -INFINITY;
+        key[i] = e < E ? fmaxf(g[i] + bias[e], -FLT_MAX) : -INFINITY; /* NaN comes last, as a valid choice */
     }
     float sum = 0;
     int32_t *idx = reinterpret_cast<int32_t *>(a.idx.row(t));
@@ -96,12 +101,11 @@ by_status by_cuda_router(by_device *dev, const by_router_args *a, by_err *err) {
     } else {
         BY_TRY(by_cuda_scratch(c, by_cuda_pad(bytes), err));
         v.score = by_cuda_take<float>(c, static_cast<size_t>(T * E));
-        router_score_kernel<<<dim3(static_cast<unsigned>((E + 7) / 8), static_cast<unsigned>(T)), 256, 0, c->stream>>>(v);
+        dim3 grid(static_cast<unsigned>((E + 7) / 8), static_cast<unsigned>(T));
+        BY_CUDA_TRY(err, by_cuda_chain(c, router_score_kernel, grid, 256, 0, 1, v));
     }
-    unsigned blocks = static_cast<unsigned>((T + 3) / 4);
-    if (E <= 128) router_pick_kernel<4><<<blocks, 128, 0, c->stream>>>(v);
-    else if (E <= 384) router_pick_kernel<12><<<blocks, 128, 0, c->stream>>>(v);
-    else router_pick_kernel<32><<<blocks, 128, 0, c->stream>>>(v);
+    auto pick = E <= 128 ? router_pick_kernel<4> : E <= 384 ? router_pick_kernel<12> : router_pick_kernel<32>;
+    BY_CUDA_TRY(err, by_cuda_chain(c, pick, dim3(static_cast<unsigned>((T + 3) / 4)), 128, 0, 1, v));
     BY_CUDA_LAUNCHED(err, "router");
     return BY_OK;
 }
@@ -189,11 +193,14 @@ template <int BT, int N, class F> __device__ static inline void moe_with_width(i
     f(std::integral_constant<int, N>());
 }
 
-/* The gate, from its two products rounded to bf16. */
+/* The gate, from its two products rounded to bf16. Clamping and quantising turn what is not finite into numbers; a bad expert
+ * must not go unseen, so what is not finite comes out as NaN, and kept_nan carries it through the quantiser. */
 __device__ static inline float gated(float g, float u, float limit, float weight) {
+    float bad = fmaf(g, 0.0f, u * 0.0f);
     if (limit > 0) g = fminf(g, limit), u = fmaxf(-limit, fminf(u, limit));
-    return g / (1.0f + __expf(-g)) * u * weight;
+    return fmaf(g / (1.0f + __expf(-g)) * u, weight, bad);
 }
+__device__ static inline float kept_nan(float v, float quantised) { return fmaf(v, 0.0f, quantised); }
 
 /* Gate of one channel for the tokens of this thread, then E4M3 per 32 channels, written to the image of the next product.
  * All threads of the block's warpgroups; `amax` is [GROUPS][4][BT] floats. */
@@ -219,7 +226,7 @@ __device__ static void gate_and_quantise(const moe_args &a, const moe_tile &t, f
         if (token >= (t.n + 7) / 8 * 8) continue;
         const float *m = amax + group * 4 * BT + token;
         uint32_t b = act8_scale(fmaxf(fmaxf(m[0], m[BT]), fmaxf(m[2 * BT], m[3 * BT])));
-        float q = e4m3_value(e4m3_of(acc[j] * ue8m0_inverse(b))) * ue8m0_value(b);
+        float q = kept_nan(acc[j], e4m3_value(e4m3_of(acc[j] * ue8m0_inverse(b))) * ue8m0_value(b));
         *reinterpret_cast<uint16_t *>(to + image_offset(t.row + token, place % 64)) = bf16_bits(q);
     }
 }
@@ -303,7 +310,7 @@ __global__ void gate_image_kernel(const uint16_t *g, const uint16_t *u, int T, i
     float v = 0;
     if (t < T) v = gated(bf16_at(g, static_cast<int64_t>(t) * I + channel), bf16_at(u, static_cast<int64_t>(t) * I + channel), limit, 1.0f);
     uint32_t b = act8_scale(warp_max(fabsf(v)));
-    float q = e4m3_value(e4m3_of(v * ue8m0_inverse(b))) * ue8m0_value(b);
+    float q = kept_nan(v, e4m3_value(e4m3_of(v * ue8m0_inverse(b))) * ue8m0_value(b));
     *reinterpret_cast<uint16_t *>(to.p + channel / 64 * to.block_stride + image_offset(t, place)) = bf16_bits(q);
 }
 

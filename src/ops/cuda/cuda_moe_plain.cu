@@ -56,11 +56,12 @@ __global__ void moe_plain_up_kernel(moe_plain_view a) {
     __syncthreads();
     if (threadIdx.x >= 32) return;
     float g = out[0][lane], u = out[1][lane], w = slot < a.k ? a.weight.f32(t)[slot] : 1.0f;
+    float bad = fmaf(g, 0.0f, u * 0.0f); /* NaN when one is not finite: neither clamp nor quantiser may hide that */
     if (a.limit > 0) g = fminf(g, a.limit), u = fmaxf(-a.limit, fminf(u, a.limit));
-    float v = c0 + lane < inner ? g / (1.0f + expf(-g)) * u * w : 0.0f;
+    float v = c0 + lane < inner ? fmaf(g / (1.0f + expf(-g)) * u, w, bad) : 0.0f;
     if (a.quant) {
         uint32_t b = act8_scale(warp_max(fabsf(v)));
-        v = e4m3_value(e4m3_of(v * ue8m0_inverse(b))) * ue8m0_value(b);
+        v = fmaf(v, 0.0f, e4m3_value(e4m3_of(v * ue8m0_inverse(b))) * ue8m0_value(b));
     }
     if (c0 + lane < inner) a.h[(static_cast<int64_t>(t) * a.slots + slot) * a.inner + c0 + lane] = v;
 }

@@ -5,9 +5,11 @@
 enum { ROW_THREADS = 256 };
 
 // Threads for a row of n channels: enough for one pass over short rows.
-static unsigned row_threads(int64_t n) { return n >= 1024 ? ROW_THREADS : n >= 128 ? 128 : 64; }
+static int row_threads(int64_t n) { return n >= 1024 ? ROW_THREADS : n >= 128 ? 128 : 64; }
 
 __global__ void rope_table_kernel(view pos, int scale, view freq, view cs) {
+    depend_wait();
+    depend_launch();
     int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
     int half = freq.cols;
     if (i >= static_cast<int64_t>(pos.rows) * half) return;
@@ -21,13 +23,15 @@ __global__ void rope_table_kernel(view pos, int scale, view freq, view cs) {
 by_status by_cuda_rope_table(by_device *dev, const by_rope_table_args *a, by_err *err) {
     int64_t n = a->pos.rows * a->freq.cols;
     if (n == 0) return BY_OK;
-    rope_table_kernel<<<static_cast<unsigned>((n + 127) / 128), 128, 0, by_cuda_of(dev)->stream>>>(
-        view_of(a->pos), a->scale, view_of(a->freq), view_of(a->cs));
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), rope_table_kernel, dim3(static_cast<unsigned>((n + 127) / 128)), 128, 0,
+                                1, view_of(a->pos), a->scale, view_of(a->freq), view_of(a->cs)));
     BY_CUDA_LAUNCHED(err, "rope_table");
     return BY_OK;
 }
 
 __global__ void embed_kernel(view ids, view table, view image, view h, view pre, int m) {
+    depend_wait();
+    depend_launch();
     int t = blockIdx.x, D = table.cols, id = *ids.i32(t);
     const view &src = id >= 0 ? table : image;
     const unsigned char *from = src.row(id >= 0 ? id : -static_cast<int64_t>(id) - 1);
@@ -40,13 +44,17 @@ __global__ void embed_kernel(view ids, view table, view image, view h, view pre,
 
 by_status by_cuda_embed(by_device *dev, const by_embed_args *a, by_err *err) {
     if (a->h.rows == 0) return BY_OK;
-    embed_kernel<<<static_cast<unsigned>(a->h.rows), row_threads(a->table.cols), 0, by_cuda_of(dev)->stream>>>(
-        view_of(a->ids), view_of(a->table), view_of(a->image), view_of(a->h), view_of(a->pre), a->m);
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), embed_kernel, dim3(static_cast<unsigned>(a->h.rows)),
+                                row_threads(a->table.cols), 0, 1, view_of(a->ids), view_of(a->table), view_of(a->image),
+                                view_of(a->h), view_of(a->pre), a->m));
     BY_CUDA_LAUNCHED(err, "embed");
     return BY_OK;
 }
 
 __global__ void rmsnorm_kernel(view x, view norm, view y, view y_a8, float eps) {
+    prefetch_weights(norm.p, norm.cols * 2);
+    depend_wait();
+    depend_launch();
     extern __shared__ float row[];
     __shared__ float part[32];
     int t = blockIdx.x, n = x.cols;
@@ -58,6 +66,9 @@ __global__ void rmsnorm_kernel(view x, view norm, view y, view y_a8, float eps) 
 
 /* The same for rows of up to 8 * 4 * 256 channels, kept in registers. */
 __global__ void __launch_bounds__(256) rmsnorm_wide_kernel(view x, view norm, view y, view y_a8, float eps) {
+    prefetch_weights(norm.p, norm.cols * 2);
+    depend_wait();
+    depend_launch();
     __shared__ float part[32];
     int t = blockIdx.x, n = x.cols;
     float v[4][8], w[8], s = 0;
@@ -89,20 +100,23 @@ by_status by_cuda_rmsnorm(by_device *dev, const by_rmsnorm_args *a, by_err *err)
     bool wide = a->x.cols % 256 == 0 && a->x.cols >= 512 && a->x.cols <= 8192 && wide_row(a->x, 16) && wide_row(a->y, 16) &&
                 wide_row(a->y_a8, 8) && wide_row(a->norm, 16);
     if (wide) {
-        rmsnorm_wide_kernel<<<static_cast<unsigned>(a->x.rows), 256, 0, by_cuda_of(dev)->stream>>>(
-            view_of(a->x), view_of(a->norm), view_of(a->y), view_of(a->y_a8), a->eps);
+        BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), rmsnorm_wide_kernel, dim3(static_cast<unsigned>(a->x.rows)), 256, 0,
+                                    1, view_of(a->x), view_of(a->norm), view_of(a->y), view_of(a->y_a8), a->eps));
         BY_CUDA_LAUNCHED(err, "rmsnorm");
         return BY_OK;
     }
     BY_TRY(by_cuda_smem(rmsnorm_kernel, smem, err));
-    rmsnorm_kernel<<<static_cast<unsigned>(a->x.rows), row_threads(a->x.cols), smem, by_cuda_of(dev)->stream>>>(
-        view_of(a->x), view_of(a->norm), view_of(a->y), view_of(a->y_a8), a->eps);
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), rmsnorm_kernel, dim3(static_cast<unsigned>(a->x.rows)),
+                                row_threads(a->x.cols), smem, 1, view_of(a->x), view_of(a->norm), view_of(a->y),
+                                view_of(a->y_a8), a->eps));
     BY_CUDA_LAUNCHED(err, "rmsnorm");
     return BY_OK;
 }
 
 // One warp a group of 32 channels.
 __global__ void act8_kernel(view x, view y) {
+    depend_wait();
+    depend_launch();
     int n = x.cols, lane = threadIdx.x & 31;
     int64_t g = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) >> 5, t = g / (n / 32);
     if (t >= x.rows) return;
@@ -117,12 +131,15 @@ __global__ void act8_kernel(view x, view y) {
 by_status by_cuda_act8(by_device *dev, const by_act8_args *a, by_err *err) {
     int64_t groups = a->x.rows * (a->x.cols / 32);
     if (groups == 0) return BY_OK;
-    act8_kernel<<<static_cast<unsigned>((groups + 7) / 8), 256, 0, by_cuda_of(dev)->stream>>>(view_of(a->x), view_of(a->y));
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), act8_kernel, dim3(static_cast<unsigned>((groups + 7) / 8)), 256, 0, 1,
+                                view_of(a->x), view_of(a->y)));
     BY_CUDA_LAUNCHED(err, "act8");
     return BY_OK;
 }
 
 __global__ void rope_kernel(view x, view cs, int heads, int d) {
+    depend_wait();
+    depend_launch();
     int t = blockIdx.x, r = cs.cols;
     const float *rot = cs.f32(t);
     for (int i = threadIdx.x; i < heads * (r / 2); i += blockDim.x) {
@@ -135,13 +152,16 @@ __global__ void rope_kernel(view x, view cs, int heads, int d) {
 
 by_status by_cuda_rope(by_device *dev, const by_rope_args *a, by_err *err) {
     if (a->x.rows == 0) return BY_OK;
-    rope_kernel<<<static_cast<unsigned>(a->x.rows), 256, 0, by_cuda_of(dev)->stream>>>(view_of(a->x), view_of(a->cs), a->heads,
-                                                                                     a->d);
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), rope_kernel, dim3(static_cast<unsigned>(a->x.rows)), 256, 0, 1,
+                                view_of(a->x), view_of(a->cs), a->heads, a->d));
     BY_CUDA_LAUNCHED(err, "rope");
     return BY_OK;
 }
 
 __global__ void window_kv_kernel(view x, view norm, view cs, view kv, int rec, float eps) {
+    prefetch_weights(norm.p, norm.cols * 2);
+    depend_wait();
+    depend_launch();
     extern __shared__ float row[];
     __shared__ float part[32];
     int t = blockIdx.x, d = x.cols;
@@ -155,8 +175,9 @@ by_status by_cuda_window_kv(by_device *dev, const by_window_kv_args *a, by_err *
     size_t smem = static_cast<size_t>(a->x.cols) * 4;
     if (a->x.rows == 0) return BY_OK;
     BY_TRY(by_cuda_smem(window_kv_kernel, smem, err));
-    window_kv_kernel<<<static_cast<unsigned>(a->x.rows), row_threads(a->x.cols), smem, by_cuda_of(dev)->stream>>>(
-        view_of(a->x), view_of(a->norm), view_of(a->cs), view_of(a->kv), a->rec, a->eps);
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), window_kv_kernel, dim3(static_cast<unsigned>(a->x.rows)),
+                                row_threads(a->x.cols), smem, 1, view_of(a->x), view_of(a->norm), view_of(a->cs),
+                                view_of(a->kv), a->rec, a->eps));
     BY_CUDA_LAUNCHED(err, "window_kv");
     return BY_OK;
 }
@@ -172,6 +193,8 @@ __device__ static void copy_row(unsigned char *to, const unsigned char *from, in
 }
 
 __global__ void ring_store_kernel(batch_view b, view kv, const int32_t *from, unsigned char *ring, int64_t slot_stride, int len) {
+    depend_wait();
+    depend_launch();
     int r = blockIdx.x, s = b.seq[r];
     if (r < b.row0[s + 1] - len || (from && b.pos[r] < from[s])) return;
     copy_row(ring + b.slot[s] * slot_stride + b.pos[r] % len * kv.stride, kv.row(r), kv.stride);
@@ -179,8 +202,9 @@ __global__ void ring_store_kernel(batch_view b, view kv, const int32_t *from, un
 
 by_status by_cuda_ring_store(by_device *dev, const by_ring_store_args *a, by_err *err) {
     if (a->batch.n_rows == 0) return BY_OK;
-    ring_store_kernel<<<static_cast<unsigned>(a->batch.n_rows), 128, 0, by_cuda_of(dev)->stream>>>(
-        batch_of(a->batch), view_of(a->kv), i32_of(a->from), a->ring.mem->ptr + a->ring.off, a->ring.slot_stride, a->ring.len);
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), ring_store_kernel, dim3(static_cast<unsigned>(a->batch.n_rows)), 128, 0,
+                                1, batch_of(a->batch), view_of(a->kv), i32_of(a->from), a->ring.mem->ptr + a->ring.off,
+                                a->ring.slot_stride, a->ring.len));
     BY_CUDA_LAUNCHED(err, "ring_store");
     return BY_OK;
 }
@@ -192,6 +216,8 @@ struct gather_view {
 };
 
 __global__ void gather_rows_kernel(const __grid_constant__ gather_view a) {
+    depend_wait();
+    depend_launch();
     int i = blockIdx.x, p = blockIdx.y;
     copy_row(a.y[p].row(i), a.x[p].row(a.rows[i]), a.bytes[p]);
 }
@@ -206,7 +232,7 @@ by_status by_cuda_gather_rows(by_device *dev, const by_gather_rows_args *a, by_e
         v.bytes[p] = by_dtype_row_bytes(a->part[p].x.dtype, a->part[p].x.cols);
     }
     dim3 grid(static_cast<unsigned>(a->rows.rows), static_cast<unsigned>(a->n_parts));
-    gather_rows_kernel<<<grid, 256, 0, by_cuda_of(dev)->stream>>>(v);
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), gather_rows_kernel, grid, 256, 0, 1, v));
     BY_CUDA_LAUNCHED(err, "gather_rows");
     return BY_OK;
 }
@@ -222,6 +248,9 @@ struct compress_view {
 };
 
 __global__ void compress_kernel(compress_view a) {
+    prefetch_weights(a.norm.p, a.norm.cols * 2);
+    depend_wait();
+    depend_launch();
     extern __shared__ float x[];
     __shared__ float part[32];
     int e = blockIdx.x, d = a.v.cols, row = a.row[e], seq = a.seq[e];
@@ -249,6 +278,8 @@ __global__ void compress_kernel(compress_view a) {
 }
 
 __global__ void compress_tail_kernel(compress_view a) {
+    depend_wait();
+    depend_launch();
     int r = blockIdx.x, seq = a.b.seq[r], d = a.v.cols;
     if (r < a.b.row0[seq + 1] - a.tail_len) return;
     float *to = reinterpret_cast<float *>(a.tail + a.b.slot[seq] * a.tail_stride +
@@ -260,16 +291,18 @@ __global__ void compress_tail_kernel(compress_view a) {
 }
 
 by_status by_cuda_compress(by_device *dev, const by_compress_args *a, by_err *err) {
-    cudaStream_t stream = by_cuda_of(dev)->stream;
+    by_cuda *c = by_cuda_of(dev);
     compress_view v = {batch_of(a->batch), i32_of(a->entries.seq), i32_of(a->entries.row), view_of(a->v), view_of(a->s),
                        view_of(a->norm), view_of(a->latent), a->tail ? a->tail->ptr + a->tail_off : nullptr,
                        a->tail_stride, a->tail_len, a->ratio, a->eps};
     size_t smem = static_cast<size_t>(a->v.cols) * 4;
     BY_TRY(by_cuda_smem(compress_kernel, smem, err));
-    unsigned threads = row_threads(a->v.cols);
-    if (a->entries.n) compress_kernel<<<static_cast<unsigned>(a->entries.n), threads, smem, stream>>>(v);
+    int threads = row_threads(a->v.cols);
+    if (a->entries.n) BY_CUDA_TRY(err, by_cuda_chain(c, compress_kernel, dim3(static_cast<unsigned>(a->entries.n)), threads,
+                                smem, 1, v));
     if (a->ratio == 2 && a->batch.n_rows)
-        compress_tail_kernel<<<static_cast<unsigned>(a->batch.n_rows), threads, 0, stream>>>(v);
+        BY_CUDA_TRY(err, by_cuda_chain(c, compress_tail_kernel, dim3(static_cast<unsigned>(a->batch.n_rows)), threads, 0, 1,
+                                    v));
     BY_CUDA_LAUNCHED(err, "compress");
     return BY_OK;
 }
@@ -283,6 +316,9 @@ struct entry_store_view {
 };
 
 __global__ void entry_store_kernel(entry_store_view a) {
+    prefetch_weights(a.k_norm.p, a.k_norm.cols * 2);
+    depend_wait();
+    depend_launch();
     extern __shared__ float x[];
     __shared__ float part[32];
     int e = blockIdx.x, d = a.latent.cols, ix = a.ik.cols, act = a.latent.dtype;
@@ -307,12 +343,15 @@ by_status by_cuda_entry_store(by_device *dev, const by_entry_store_args *a, by_e
     BY_TRY(by_cuda_smem(entry_store_kernel, smem, err));
     entry_store_view v = {batch_of(a->batch), i32_of(a->entries.seq), i32_of(a->entries.idx), view_of(a->latent),
                           view_of(a->ik), view_of(a->k_norm), view_of(a->cs), pages_of(a->main), pages_of(a->index), a->eps};
-    entry_store_kernel<<<static_cast<unsigned>(a->entries.n), row_threads(a->latent.cols), smem, by_cuda_of(dev)->stream>>>(v);
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), entry_store_kernel, dim3(static_cast<unsigned>(a->entries.n)),
+                                row_threads(a->latent.cols), smem, 1, v));
     BY_CUDA_LAUNCHED(err, "entry_store");
     return BY_OK;
 }
 
 __global__ void index_query_kernel(view q, view cs, view out, int heads, int d) {
+    depend_wait();
+    depend_launch();
     extern __shared__ float x[];
     int t = blockIdx.x, h = blockIdx.y, act = q.dtype;
     for (int i = threadIdx.x; i < d; i += blockDim.x) x[i] = value_at(act, q.row(t), 0, h * d + i);
@@ -329,8 +368,8 @@ __global__ void index_query_kernel(view q, view cs, view out, int heads, int d) 
 by_status by_cuda_index_query(by_device *dev, const by_index_query_args *a, by_err *err) {
     if (a->q.rows == 0) return BY_OK;
     dim3 grid(static_cast<unsigned>(a->q.rows), static_cast<unsigned>(a->heads));
-    index_query_kernel<<<grid, 64, static_cast<size_t>(a->d) * 4, by_cuda_of(dev)->stream>>>(
-        view_of(a->q), view_of(a->cs), view_of(a->out), a->heads, a->d);
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), index_query_kernel, grid, 64, static_cast<size_t>(a->d) * 4, 1,
+                                view_of(a->q), view_of(a->cs), view_of(a->out), a->heads, a->d));
     BY_CUDA_LAUNCHED(err, "index_query");
     return BY_OK;
 }
@@ -341,6 +380,8 @@ struct engram_view {
 
 // One block a row and n-gram column; every thread hashes for itself.
 __global__ void engram_kernel(engram_view a) {
+    depend_wait();
+    depend_launch();
     int t = blockIdx.x, col = blockIdx.y, heads = a.prime.cols, d = a.w.cols, cols = gridDim.y;
     int b = col / heads, h = col % heads;
     const int32_t *gram = a.grams.i32(t);
@@ -366,13 +407,17 @@ by_status by_cuda_engram(by_device *dev, const by_engram_args *a, by_err *err) {
     dim3 grid(static_cast<unsigned>(a->grams.rows), static_cast<unsigned>((a->grams.cols - 1) * a->prime.cols));
     engram_view v = {view_of(a->grams), view_of(a->mult), view_of(a->prime), view_of(a->base), view_of(a->table.w),
                      view_of(a->table.scale), view_of(a->e), view_of(a->row_idx)};
-    engram_kernel<<<grid, 64, 0, by_cuda_of(dev)->stream>>>(v);
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), engram_kernel, grid, 64, 0, 1, v));
     BY_CUDA_LAUNCHED(err, "engram");
     return BY_OK;
 }
 
 // One block a row and stream: gate from three sums, then the write-back.
 __global__ void engram_gate_kernel(view h, view kv, view qw, view kw, view image, int m, float eps) {
+    prefetch_weights(qw.p, qw.rows * qw.cols * 2);
+    prefetch_weights(kw.p, kw.rows * kw.cols * 2);
+    depend_wait();
+    depend_launch();
     __shared__ float part[32];
     int t = blockIdx.x, s = blockIdx.y, D = h.cols / m;
     if (image.p && *image.i32(t)) return;
@@ -401,12 +446,46 @@ by_status by_cuda_engram_gate(by_device *dev, const by_engram_gate_args *a, by_e
     if (a->h.rows == 0) return BY_OK;
     assert(a->kv.dtype == BY_F32);
     dim3 grid(static_cast<unsigned>(a->h.rows), static_cast<unsigned>(a->m));
-    engram_gate_kernel<<<grid, 256, 0, by_cuda_of(dev)->stream>>>(view_of(a->h), view_of(a->kv), view_of(a->q_weight),
-                                                               view_of(a->k_weight), view_of(a->row_image), a->m, a->eps);
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), engram_gate_kernel, grid, 256, 0, 1, view_of(a->h), view_of(a->kv),
+                                view_of(a->q_weight), view_of(a->k_weight), view_of(a->row_image), a->m, a->eps));
     BY_CUDA_LAUNCHED(err, "engram_gate");
     return BY_OK;
 }
 
-by_status by_cuda_add(by_device *, const by_add_args *, by_err *err) {
-    return BY_FAIL(err, BY_EUNSUPPORTED, "backend cuda: no kernel for add (drafts)");
+__global__ void add_kernel(view x, view y) {
+    depend_wait();
+    depend_launch();
+    int i = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y;
+    if (i < y.cols) y.f32(t)[i] += x.f32(t)[i];
+}
+
+by_status by_cuda_add(by_device *dev, const by_add_args *a, by_err *err) {
+    if (a->y.rows == 0) return BY_OK;
+    assert(a->x.dtype == BY_F32 && a->y.dtype == BY_F32);
+    dim3 grid(static_cast<unsigned>((a->y.cols + 255) / 256), static_cast<unsigned>(a->y.rows));
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), add_kernel, grid, 256, 0, 1, view_of(a->x), view_of(a->y)));
+    BY_CUDA_LAUNCHED(err, "add");
+    return BY_OK;
+}
+
+__global__ void check_rows_kernel(view x, view bad) {
+    depend_wait();
+    depend_launch();
+    int t = blockIdx.x, found = 0;
+    const unsigned char *row = x.row(t);
+    if (x.dtype == BY_BF16) {
+        for (int i = threadIdx.x; i < x.cols; i += blockDim.x) found |= (reinterpret_cast<const uint16_t *>(row)[i] & 0x7fff) >= 0x7f80;
+    } else {
+        for (int i = threadIdx.x; i < x.cols; i += blockDim.x) found |= (reinterpret_cast<const uint32_t *>(row)[i] & 0x7fffffff) >= 0x7f800000;
+    }
+    found = __syncthreads_or(found);
+    if (threadIdx.x == 0) *reinterpret_cast<int32_t *>(bad.row(t)) = found != 0;
+}
+
+by_status by_cuda_check_rows(by_device *dev, const by_check_rows_args *a, by_err *err) {
+    if (a->x.rows == 0) return BY_OK;
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), check_rows_kernel, dim3(static_cast<unsigned>(a->x.rows)), 512, 0, 1,
+                                view_of(a->x), view_of(a->bad)));
+    BY_CUDA_LAUNCHED(err, "check_rows");
+    return BY_OK;
 }

@@ -53,6 +53,8 @@ __device__ static void put_score(const select_view &a, int t, int item, int entr
 
 /* Any formats: one warp an entry. */
 __global__ void score_plain_kernel(select_view a) {
+    depend_wait();
+    depend_launch();
     int t = blockIdx.y, lane = threadIdx.x & 31;
     row_items r = items_of(a, t);
     if (!row_needed(a, r)) return;
@@ -109,6 +111,8 @@ __device__ static inline void load_pair(const select_view &a, const row_items &r
 
 /* 32 heads of 128 channels, keys and queries in the index format. */
 __global__ void __launch_bounds__(256, 3) score_kernel(select_view a) {
+    depend_wait();
+    depend_launch();
     __shared__ __align__(1024) unsigned char queries[2 * 32 * 128]; /* [64 k][head], as cuda_gemm.cuh wants images */
     int t = blockIdx.y, tid = threadIdx.x, lane = tid & 31, g = lane >> 2, c = lane & 3;
     row_items r = items_of(a, t);
@@ -190,11 +194,15 @@ __global__ void __launch_bounds__(256, 3) score_kernel(select_view a) {
 }
 
 __global__ void fill_scores_kernel(view scores) {
+    depend_wait();
+    depend_launch();
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < scores.cols; i += gridDim.x * blockDim.x)
         scores.f32(blockIdx.y)[i] = -INFINITY;
 }
 
 template <class KEY> __global__ void block_max_kernel(select_view a) {
+    depend_wait();
+    depend_launch();
     int t = blockIdx.y, n = (a.b.pos[t] + 1) / a.ratio, blocks = (n + a.cand_size - 1) / a.cand_size;
     if (blocks <= a.cand_blocks) return;
     const KEY *s = static_cast<const KEY *>(a.score) + t * a.stride;
@@ -206,22 +214,27 @@ template <class KEY> __global__ void block_max_kernel(select_view a) {
     }
 }
 
-template <class KEY> __global__ void __launch_bounds__(TOPK_THREADS) select_kernel(select_view a) {
+/* One block a row, or the blocks of a cluster; grid.z 2: the second layer of the grid chooses the candidate blocks. */
+template <class KEY, bool SHARED> __global__ void __launch_bounds__(TOPK_THREADS) select_kernel(select_view a) {
+    depend_wait();
+    depend_launch();
     extern __shared__ __align__(16) unsigned char bytes[];
     topk_shared &m = *reinterpret_cast<topk_shared *>(bytes);
-    int t = blockIdx.x, tid = threadIdx.x;
+    int t = blockIdx.y, tid = threadIdx.x;
     row_items r = items_of(a, t);
-    int32_t *sel = reinterpret_cast<int32_t *>(a.sel.row(t));
-    int32_t *cand = reinterpret_cast<int32_t *>(a.cand.row(t));
-    if (r.visible <= a.topk || r.items <= a.topk) {
-        if (tid == 0) sel[0] = r.visible <= a.topk ? -1 : r.items;
-        for (int i = tid; r.visible > a.topk && i < r.items; i += TOPK_THREADS) sel[1 + i] = item_entry(a, r, i);
-    } else {
-        if (tid == 0) sel[0] = a.topk;
-        topk_select(m, static_cast<const KEY *>(a.score) + t * a.stride, r.items, a.topk,
-                    [&](int rank, int place) { sel[1 + rank] = item_entry(a, r, place); });
+    if (blockIdx.z == 0) {
+        int32_t *sel = reinterpret_cast<int32_t *>(a.sel.row(t));
+        const KEY *score = static_cast<const KEY *>(a.score) + t * a.stride;
+        auto put = [&](int rank, int place) { sel[1 + rank] = item_entry(a, r, place); };
+        bool some = r.visible > a.topk && r.items > a.topk, first = !SHARED || cluster_rank() == 0;
+        if (first && tid == 0) sel[0] = r.visible <= a.topk ? -1 : min(r.items, a.topk);
+        if (SHARED && some && r.items >= TOPK_SHARED) topk_select_shared(m, score, r.items, a.topk, put);
+        else if (first && some) topk_select(m, score, r.items, a.topk, put);
+        else if (first && r.visible > a.topk)
+            for (int i = tid; i < r.items; i += TOPK_THREADS) sel[1 + i] = item_entry(a, r, i);
     }
-    if (a.mode != BY_CAND_SOURCE) return;
+    if (a.mode != BY_CAND_SOURCE || blockIdx.z + 1 < gridDim.z || (SHARED && cluster_rank() != 0)) return;
+    int32_t *cand = reinterpret_cast<int32_t *>(a.cand.row(t));
     int blocks = (r.visible + a.cand_size - 1) / a.cand_size;
     if (tid == 0) cand[0] = blocks <= a.cand_blocks ? -1 : a.cand_blocks;
     if (blocks > a.cand_blocks)
@@ -229,13 +242,17 @@ template <class KEY> __global__ void __launch_bounds__(TOPK_THREADS) select_kern
                     [&](int rank, int place) { cand[1 + rank] = place; });
 }
 
-template <class KEY> static by_status launch_select(by_cuda *c, const select_view &v, int blocks, by_err *err) {
+/* items: most scored items of a row. */
+template <class KEY> static by_status launch_select(by_cuda *c, const select_view &v, int items, int blocks, by_err *err) {
     unsigned rows = static_cast<unsigned>(v.b.n_rows);
-    if (v.mode == BY_CAND_SOURCE && blocks > v.cand_blocks)
-        block_max_kernel<KEY><<<dim3(static_cast<unsigned>((blocks + 255) / 256), rows), 256, 0, c->stream>>>(v);
-    BY_TRY(by_cuda_smem(select_kernel<KEY>, sizeof(topk_shared), err));
-    select_kernel<KEY><<<rows, TOPK_THREADS, sizeof(topk_shared), c->stream>>>(v);
-    BY_CUDA_LAUNCHED(err, "index_select");
+    bool cuts = v.mode == BY_CAND_SOURCE && blocks > v.cand_blocks, few = v.b.n_rows * TOPK_PEERS <= c->sms;
+    if (cuts)
+        BY_CUDA_TRY(err, by_cuda_chain(c, block_max_kernel<KEY>, dim3(static_cast<unsigned>((blocks + 255) / 256), rows), 256, 0, 1, v));
+    bool shared = few && items >= TOPK_SHARED && v.topk <= TOPK_THREADS;
+    auto kernel = shared ? select_kernel<KEY, true> : select_kernel<KEY, false>;
+    BY_TRY(by_cuda_smem(kernel, sizeof(topk_shared), err));
+    dim3 grid(shared ? TOPK_PEERS : 1, rows, cuts && few ? 2 : 1);
+    BY_CUDA_TRY(err, by_cuda_chain(c, kernel, grid, TOPK_THREADS, sizeof(topk_shared), shared ? TOPK_PEERS : 1, v));
     return BY_OK;
 }
 
@@ -261,16 +278,18 @@ by_status by_cuda_index_select(by_device *dev, const by_index_select_args *a, by
                      log2_of(size), log2_of(a->keys.per_block), a->round_bf16};
     int most = a->mode == BY_CAND_INSIDE && a->cand_blocks * size < n ? a->cand_blocks * size : n;
     unsigned rows = static_cast<unsigned>(T);
-    if (a->scores.mem) fill_scores_kernel<<<dim3(32, rows), 256, 0, c->stream>>>(v.scores);
+    if (a->scores.mem) BY_CUDA_TRY(err, by_cuda_chain(c, fill_scores_kernel, dim3(32, rows), 256, 0, 1, v.scores));
     bool fast = c->wgmma && v.page_shift >= 0 && v.cand_shift >= 0 && a->heads == 32 && a->d == 128 &&
                 a->q.dtype == BY_IX4 && a->keys.rec == BY_REC_IX4 &&
                 reinterpret_cast<uintptr_t>(v.keys.p) % 16 == 0 && a->keys.block_stride % 16 == 0;
     if (fast) {
         int want = (most + 127) / 128, room = (3 * c->sms + T - 1) / T;
-        score_kernel<<<dim3(static_cast<unsigned>(want < room || room < 1 ? want : room), rows), 256, 0, c->stream>>>(v);
+        BY_CUDA_TRY(err, by_cuda_chain(c, score_kernel, dim3(static_cast<unsigned>(want < room || room < 1 ? want : room),
+                                    rows), 256, 0, 1, v));
     } else {
-        score_plain_kernel<<<dim3(static_cast<unsigned>((most + 63) / 64), rows), 256, 0, c->stream>>>(v);
+        BY_CUDA_TRY(err, by_cuda_chain(c, score_plain_kernel, dim3(static_cast<unsigned>((most + 63) / 64), rows), 256, 0, 1,
+                                    v));
     }
-    if (a->round_bf16) return launch_select<uint16_t>(c, v, static_cast<int>(blocks), err);
-    return launch_select<uint32_t>(c, v, static_cast<int>(blocks), err);
+    if (a->round_bf16) return launch_select<uint16_t>(c, v, most, static_cast<int>(blocks), err);
+    return launch_select<uint32_t>(c, v, most, static_cast<int>(blocks), err);
 }

@@ -120,28 +120,28 @@ template <class KEY, class AT, class PUT> __device__ static void topk_finish(top
     }
 }
 
-/* The k best of s [n], k < n, s aligned to 32 bytes and readable up to a multiple of 8 keys. All threads of a block; put(rank,
- * place). m: free shared memory. */
-template <class KEY, class PUT> __device__ static void topk_select(topk_shared &m, const KEY *s, int n, int k, PUT put) {
+/* A lower bound of the k-th best of s [first, end), which every thread has keys of: the k-th of the threads' best. */
+template <class KEY> __device__ static uint32_t topk_bound(topk_shared &m, const KEY *s, int first, int end, int k) {
     constexpr int DEEP = sizeof(KEY) == 2 ? 4 : 2;
-    int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, part = (n + TOPK_WARPS * 256 - 1) / (TOPK_WARPS * 256) * 256;
-    int w0 = min(warp * part, n), w1 = min(w0 + part, n);
-    uint32_t bound = 0;
-    if (n >= TOPK_THREADS * 8 && k <= TOPK_THREADS) { /* every thread has keys */
-        uint32_t best = 0, wanted = static_cast<uint32_t>(k);
-        for (int base = tid * 8; base < n; base += TOPK_THREADS * 8 * DEEP) {
-            topk_eight e[DEEP];
+    uint32_t best = 0, wanted = static_cast<uint32_t>(k);
+    for (int base = first + static_cast<int>(threadIdx.x) * 8; base < end; base += TOPK_THREADS * 8 * DEEP) {
+        topk_eight e[DEEP];
 #pragma unroll
-            for (int j = 0; j < DEEP; j++) e[j] = topk_load(s + min(base + j * TOPK_THREADS * 8, (n - 1) / 8 * 8));
+        for (int j = 0; j < DEEP; j++) e[j] = topk_load(s + min(base + j * TOPK_THREADS * 8, (end - 1) / 8 * 8));
 #pragma unroll
-            for (int j = 0; j < DEEP; j++)
+        for (int j = 0; j < DEEP; j++)
 #pragma unroll
-                for (int v = 0; v < 8; v++)
-                    if (base + j * TOPK_THREADS * 8 + v < n) best = max(best, e[j].v[v]);
-        }
-        bound = topk_nth<KEY>(m, wanted, [&](auto f) { f(best); });
+            for (int v = 0; v < 8; v++)
+                if (base + j * TOPK_THREADS * 8 + v < end) best = max(best, e[j].v[v]);
     }
-    uint32_t count = 0; /* of this warp */
+    return topk_nth<KEY>(m, wanted, [&](auto f) { f(best); });
+}
+/* Keys of s [w0, w1), this warp's part, that are not below the bound, into the warp's list. Their number; above TOPK_LIST: some
+ * did not fit. Reads up to a multiple of 8 keys behind `n`. */
+template <class KEY> __device__ static uint32_t topk_collect(topk_shared &m, const KEY *s, int w0, int w1, int n, uint32_t bound) {
+    constexpr int DEEP = sizeof(KEY) == 2 ? 4 : 2;
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    uint32_t count = 0;
     for (int base = w0; base < w1 && count <= TOPK_LIST; base += 256 * DEEP) {
         topk_eight e[DEEP];
 #pragma unroll
@@ -168,6 +168,16 @@ template <class KEY, class PUT> __device__ static void topk_select(topk_shared &
             count += __shfl_sync(~0u, at, 31);
         }
     }
+    return count;
+}
+
+/* The k best of s [n], k < n, s aligned to 32 bytes and readable up to a multiple of 8 keys. All threads of a block; put(rank,
+ * place). m: free shared memory. */
+template <class KEY, class PUT> __device__ static void topk_select(topk_shared &m, const KEY *s, int n, int k, PUT put) {
+    int warp = threadIdx.x >> 5, part = (n + TOPK_WARPS * 256 - 1) / (TOPK_WARPS * 256) * 256;
+    int w0 = min(warp * part, n), w1 = min(w0 + part, n);
+    uint32_t bound = n >= TOPK_THREADS * 8 && k <= TOPK_THREADS ? topk_bound(m, s, 0, n, k) : 0;
+    uint32_t count = topk_collect(m, s, w0, w1, n, bound);
     if (__syncthreads_or(count > TOPK_LIST)) {
         topk_finish<KEY>(m, k, w0, w1, [&](int i, uint32_t &key, uint32_t &place) { key = s[i], place = static_cast<uint32_t>(i); }, put);
     } else {
@@ -176,6 +186,65 @@ template <class KEY, class PUT> __device__ static void topk_select(topk_shared &
         }, put);
     }
     __syncthreads(); /* m may be used again */
+}
+
+/* The same by the TOPK_PEERS blocks of a cluster, n at least TOPK_SHARED: each bounds and collects in its part of the row; then
+ * each finds the k-th key among all that were collected, and puts what it has collected itself. All threads of all blocks. */
+enum { TOPK_PEERS = 4, TOPK_SHARED = TOPK_PEERS * TOPK_THREADS * 8 };
+template <class KEY, class PUT> __device__ static void topk_select_shared(topk_shared &m, const KEY *s, int n, int k, PUT put) {
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, rank = static_cast<int>(cluster_rank());
+    int share = n / TOPK_PEERS / 8 * 8, first = rank * share, end = rank == TOPK_PEERS - 1 ? n : first + share;
+    int part = (end - first + TOPK_WARPS * 256 - 1) / (TOPK_WARPS * 256) * 256;
+    int w0 = min(first + warp * part, end), w1 = min(w0 + part, end);
+    uint32_t count = topk_collect(m, s, w0, w1, n, topk_bound(m, s, first, end, k));
+    if (lane == 0) m.list_n[warp] = count;
+    cluster_sync();
+    uint32_t n_of[TOPK_PEERS], keys_of[TOPK_PEERS], full = 0;
+#pragma unroll
+    for (int r = 0; r < TOPK_PEERS; r++) {
+        n_of[r] = remote_u32(remote(smem_addr(&m.list_n[warp]), r));
+        keys_of[r] = remote(smem_addr(&m.list_key[warp][0]), r);
+        full |= n_of[r] > TOPK_LIST;
+    }
+    if (__syncthreads_or(full != 0)) { /* too many equal keys: every block sees it, one goes over the row */
+        cluster_sync();
+        if (rank == 0) topk_select(m, s, n, k, put);
+        return;
+    }
+    uint32_t left = static_cast<uint32_t>(k);
+    uint32_t least = topk_nth<KEY>(m, left, [&](auto f) {
+#pragma unroll
+        for (int r = 0; r < TOPK_PEERS; r++)
+            for (uint32_t i = lane; i < n_of[r]; i += 32) f(remote_u32(keys_of[r] + i * 4));
+    });
+    /* how many better and equal keys stand in front of this warp's list: in the blocks before, and in its own block */
+    uint32_t up = 0, same = 0;
+    for (int r = 0; r <= rank; r++) {
+        uint32_t u = 0, q = 0;
+        for (uint32_t i = lane; i < n_of[r]; i += 32) {
+            uint32_t key = remote_u32(keys_of[r] + i * 4);
+            u += key > least, q += key == least;
+        }
+        for (int d = 16; d; d >>= 1) u += __shfl_xor_sync(~0u, u, d), q += __shfl_xor_sync(~0u, q, d);
+        if (r == rank && lane == 0) m.bins[warp] = u, m.bins[TOPK_WARPS + warp] = q;
+        if (r < rank) up += u, same += q;
+    }
+    if (lane == 0) m.bins[2 * TOPK_WARPS + warp] = up, m.bins[3 * TOPK_WARPS + warp] = same;
+    __syncthreads();
+    up = m.bins[2 * TOPK_WARPS + lane] + (lane < warp ? m.bins[lane] : 0);
+    same = m.bins[3 * TOPK_WARPS + lane] + (lane < warp ? m.bins[TOPK_WARPS + lane] : 0);
+    for (int d = 16; d; d >>= 1) up += __shfl_xor_sync(~0u, up, d), same += __shfl_xor_sync(~0u, same, d);
+    for (uint32_t i = 0; i < count; i += 32) {
+        bool in = i + lane < count;
+        uint32_t key = in ? m.list_key[warp][i + lane] : 0, below = (1u << lane) - 1;
+        uint32_t ups = __ballot_sync(~0u, in && key > least), sames = __ballot_sync(~0u, in && key == least);
+        uint32_t my_up = up + static_cast<uint32_t>(__popc(ups & below)), my_same = same + static_cast<uint32_t>(__popc(sames & below));
+        if (in && (key > least || (key == least && my_same < left)))
+            put(static_cast<int>(my_up + min(my_same, left)), static_cast<int>(m.list_place[warp][i + lane]));
+        up += static_cast<uint32_t>(__popc(ups));
+        same += static_cast<uint32_t>(__popc(sames));
+    }
+    cluster_sync(); /* others may still read this block's lists */
 }
 
 #endif

@@ -108,6 +108,34 @@ by_status by_ref_add(by_device *dev, const by_add_args *a, by_err *err) {
     return BY_OK;
 }
 
+/* Adding one to the exponent carries into the place of the sign, which is cleared before, exactly when all its bits are set. */
+static bool finite_words(const unsigned char *row, int64_t n_bytes, uint64_t exponents, uint64_t ones, uint64_t signs) {
+    uint64_t carry = 0, word = 0;
+    int64_t i = 0;
+    for (; i + 8 <= n_bytes; i += 8) {
+        memcpy(&word, row + i, 8);
+        carry |= (word & exponents) + ones;
+    }
+    word = 0;
+    memcpy(&word, row + i, (size_t)(n_bytes - i));
+    carry |= (word & exponents) + ones;
+    return (carry & signs) == 0;
+}
+
+static bool finite_row(by_dtype dtype, const void *row, int64_t n) {
+    if (dtype == BY_BF16)
+        return finite_words(row, n * 2, UINT64_C(0x7f807f807f807f80), UINT64_C(0x0080008000800080), UINT64_C(0x8000800080008000));
+    return finite_words(row, n * 4, UINT64_C(0x7f8000007f800000), UINT64_C(0x0080000000800000), UINT64_C(0x8000000080000000));
+}
+
+by_status by_ref_check_rows(by_device *dev, const by_check_rows_args *a, by_err *err) {
+    (void)dev, (void)err;
+    assert(a->x.dtype == BY_BF16 || a->x.dtype == BY_F32);
+    for (int64_t t = 0; t < a->x.rows; t++)
+        *by_tensor_i32_mut(&a->bad, t) = !finite_row(a->x.dtype, by_tensor_row(&a->x, t), a->x.cols);
+    return BY_OK;
+}
+
 by_status by_ref_rmsnorm(by_device *dev, const by_rmsnorm_args *a, by_err *err) {
     int64_t K = a->x.cols;
     float *x = by_device_scratch(dev, (size_t)K * 8, err);
