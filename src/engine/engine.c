@@ -139,6 +139,7 @@ static by_status open_parts(by_engine *e, by_err *err) {
     BY_TRY(by_sched_create(&e->sched, &o->sched, &vt, err));
     BY_TRY(by_plan_init(&e->plan, e->sched, err));
     BY_TRY(by_spec_init(&e->spec, e->model->cfg.vocab_size, err));
+    if (by_device_draws(e->dev)) e->spec.dev = e->dev;
     int64_t n = e->host_bytes_max / layout.slot_bytes;
     e->n_snapshots = o->prefix_cache ? (int32_t)(n < SNAPSHOTS_MAX ? n : SNAPSHOTS_MAX) : 0;
     e->snapshots = by_alloc_zero(BY_MEM_KV, (size_t)(e->n_snapshots ? e->n_snapshots : 1) * sizeof *e->snapshots);

@@ -122,6 +122,7 @@ typedef struct by_sample_job {
     by_status status;
     uint32_t *masks;    /* the sequence's, NULL = all allowed (device and mask threads) */
     int32_t n_masked;   /* rows that have theirs; what lies behind them is not judged */
+    int32_t first_draw; /* of its rows among what the device drew, -1 = the host draws (device) */
     /* what became of the drafts, and the new ones */
     int32_t n_verified, n_accepted, n_proposed;
     double verified_conf[BY_SPEC_DRAFTS_MAX]; /* of the verified drafts */

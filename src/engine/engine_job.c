@@ -120,12 +120,13 @@ static by_status sample_one(by_engine *e, by_job *job, by_sample_job *k, const f
     bool own = !k->sister;
     int32_t n_drafts = own ? r->n_drafts : 0;
     int64_t first = s->n_known;
-    const float *row0 = logits + (r->logits + r->n_logits - 1 - n_drafts) * stride;
+    const float *row0 = logits ? logits + (r->logits + r->n_logits - 1 - n_drafts) * stride : NULL;
     for (int32_t i = 0; i <= n_drafts; i++) {
         by_out *out = &job->outs[k->first_out + k->n_outs];
         const uint32_t *mask = k->masks ? k->masks + (size_t)i * e->masks.words : NULL;
-        by_spec_row row = {.logits = row0 + i * stride, .mask = mask, .first = first, .index = i,
+        by_spec_row row = {.logits = row0 ? row0 + i * stride : NULL, .mask = mask, .first = first, .index = i,
                            .n_out = (int32_t)(first - s->n_prompt) + i};
+        if (k->first_draw >= 0) row.drawn = &e->spec.drawn[k->first_draw + i];
         int32_t draft = i < n_drafts ? s->drafts.ids[i] : -1;
         by_spec_token t;
         BY_TRY(by_spec_sample(&e->spec, &s->law, &row, &s->drafts, draft, &t, out->top, err));
@@ -165,11 +166,52 @@ static void note_problem(by_sample_job *k, by_err *err, int64_t position) {
     note_error(k->seq->request, err);
 }
 
+/* Puts the draws of a sample's rows among those from number n on; how many, 0: the host draws. */
+static int32_t ask_device(by_engine *e, const by_job *job, by_sample_job *k, int32_t n) {
+    const by_job_row *r = &job->rows[k->row];
+    by_seq *s = k->seq;
+    int32_t n_drafts = k->sister ? 0 : r->n_drafts;
+    for (int32_t i = 0; i <= n_drafts; i++) {
+        by_spec_row row = {.mask = k->masks, .first = s->n_known, .index = i};
+        int32_t draft = i < n_drafts ? s->drafts.ids[i] : -1;
+        if (!by_spec_is_far(&e->spec, &s->law, &row, draft, s->request->opts.n_top > 0)) return 0;
+        e->spec.draws[n + i] = by_spec_ask(&s->law, &row);
+        e->spec.draws[n + i].row = r->logits + r->n_logits - 1 - n_drafts + i;
+    }
+    return 1 + n_drafts;
+}
+
+/* Lets the device draw what it can. *all: nobody has to look at the logits. */
+static by_status draw_far(by_engine *e, by_job *job, by_tensor logits, bool *all, by_err *err) {
+    int32_t n = 0, most = 0;
+    *all = e->spec.dev != NULL;
+    for (int32_t k = 0; k < job->n_samples; k++) {
+        job->samples[k].first_draw = -1;
+        most += 1 + job->rows[job->samples[k].row].n_drafts;
+    }
+    if (!*all) return BY_OK;
+    BY_TRY(by_spec_reserve(&e->spec, most, err));
+    for (int32_t i = 0; i < job->n_seqs; i++) *all = *all && !job->rows[i].all;
+    for (int32_t k = 0; k < job->n_samples; k++) {
+        by_sample_job *s = &job->samples[k];
+        if (job->rows[s->row].skipped || s->status < 0) continue;
+        int32_t got = ask_device(e, job, s, n);
+        if (got) s->first_draw = n;
+        else *all = false;
+        n += got;
+    }
+    BY_TRY(by_device_draw(e->dev, logits, e->spec.draws, n, e->spec.drawn, err));
+    for (int32_t i = 0; i < n; i++) *all = *all && e->spec.drawn[i].id >= 0;
+    return BY_OK;
+}
+
 static void sample_all(by_engine *e, by_job *job) {
     by_tensor l = by_runner_logits(e->runner);
     if (l.rows == 0) return;
-    const void *view;
-    job->status = by_mem_view(&view, l.mem, (size_t)l.off, (size_t)(l.rows * l.stride), &job->err);
+    const void *view = NULL;
+    bool far;
+    job->status = draw_far(e, job, l, &far, &job->err);
+    if (job->status == BY_OK && !far) job->status = by_mem_view(&view, l.mem, (size_t)l.off, (size_t)(l.rows * l.stride), &job->err);
     if (job->status < 0) return;
     for (int32_t i = 0; i < job->n_seqs; i++) {
         if (!job->rows[i].all || job->rows[i].skipped) continue;
@@ -194,7 +236,7 @@ static void sample_all(by_engine *e, by_job *job) {
         if (s->status < 0) s->seq->at_end = true;
         s->seq->drafts.n = 0; /* used up */
     }
-    by_mem_unview(l.mem);
+    if (!far) by_mem_unview(l.mem);
 }
 
 /* ---- rows that are not finite ---- */

@@ -38,6 +38,7 @@ static by_status begin(state *g, by_err *err) {
     int32_t V = g->solo->model->cfg.vocab_size;
     BY_TRY(by_sample_params_check(p, V, err));
     BY_TRY(by_spec_init(&g->spec, V, err));
+    if (by_device_draws(g->solo->dev)) g->spec.dev = g->solo->dev;
     g->law = (by_spec_law){.params = p, .seed = p->seed, .rule = g->opts->verify};
     g->logits = by_alloc(BY_MEM_REQUEST, (size_t)V * 4);
     g->input = by_alloc(BY_MEM_REQUEST, ((size_t)g->n_prompt + (size_t)g->opts->max_tokens + BY_SPEC_DRAFTS_MAX) * 4);
@@ -94,7 +95,6 @@ static by_status commit(state *g, const by_spec_token *t, by_err *err) {
 
 /* Row `row` of the last step's logits, row `index` of the tokens behind n; draft < 0: none. */
 static by_status sample(state *g, int32_t row, int64_t n, int32_t index, int32_t draft, by_spec_token *t, by_err *err) {
-    BY_TRY(by_runner_read_logits(g->solo->runner, row, g->logits, err));
     by_matcher *m = g->opts->matcher;
     by_spec_row r = {.logits = g->logits, .first = n, .index = index, .n_out = (int32_t)(n - g->n_prompt) + index};
     if (m && !g->done && !by_matcher_is_free(m)) { /* it stands behind the drafts in front, which were all accepted */
@@ -102,6 +102,14 @@ static by_status sample(state *g, int32_t row, int64_t n, int32_t index, int32_t
         BY_TRY(by_matcher_fill_mask(m, g->mask, err));
         r.mask = g->mask;
     }
+    if (by_spec_is_far(&g->spec, &g->law, &r, draft, false)) {
+        BY_TRY(by_spec_reserve(&g->spec, 1, err));
+        *g->spec.draws = by_spec_ask(&g->law, &r);
+        g->spec.draws->row = row;
+        BY_TRY(by_device_draw(g->spec.dev, by_runner_logits(g->solo->runner), g->spec.draws, 1, g->spec.drawn, err));
+        r.drawn = g->spec.drawn;
+    }
+    if (!r.drawn || r.drawn->id < 0) BY_TRY(by_runner_read_logits(g->solo->runner, row, g->logits, err));
     return by_spec_sample(&g->spec, &g->law, &r, &g->drafts, draft, t, NULL, err);
 }
 

@@ -26,6 +26,8 @@ void by_spec_deinit(by_spec *s) {
     by_free(s->row);
     by_free(s->seqs);
     by_free(s->conf);
+    by_free(s->draws);
+    by_free(s->drawn);
     *s = (by_spec){0};
 }
 
@@ -61,9 +63,68 @@ static by_status judge_by_rejection(by_spec *s, const by_spec_law *law, const by
     return BY_OK;
 }
 
+/* ---- draws of the device ---- */
+
+static float inverse_t(const by_spec_law *law) {
+    float t = law->params->law.temperature;
+    return 1.0f / (t < BY_SAMPLE_GREEDY_BELOW ? BY_SAMPLE_GREEDY_BELOW : t);
+}
+static bool reports_plain(const by_spec_law *law) { return law->plain_logprobs && by_sample_is_greedy(law->params); }
+
+/* The rows of a rejection step use words far apart; row 0 and every coupled row those of their positions. */
+static uint32_t position_of(const by_spec_law *law, const by_spec_row *row) {
+    bool rejection = law->rule == BY_SAMPLE_REJECTION && !by_sample_is_greedy(law->params);
+    uint32_t first = (uint32_t)row->first, index = (uint32_t)row->index;
+    return rejection ? by_sample_position(first, index) : first + index;
+}
+
+static bool keeps_all(const by_spec *s, const by_spec_law *law) {
+    const by_sample_law *l = &law->params->law;
+    return by_sample_is_greedy(law->params) || (l->top_p >= 1 && l->min_p <= 0 && (l->top_k < 1 || l->top_k >= s->vocab));
+}
+
+bool by_spec_is_far(const by_spec *s, const by_spec_law *law, const by_spec_row *row, int32_t draft, bool wants_top) {
+    bool judges = law->rule == BY_SAMPLE_REJECTION && !by_sample_is_greedy(law->params) && draft >= 0;
+    return s->dev && !law->history && !row->mask && !wants_top && !judges && keeps_all(s, law);
+}
+
+static void take_words(by_draw *d, by_sample_stream stream, by_sample_rule rule) {
+    d->kind = rule == BY_SAMPLE_SMOOTH ? BY_DRAW_SMOOTH : BY_DRAW_MODULO;
+    for (int i = 0; i < BY_DRAW_WORDS; i++) d->words[i] = by_sample_stream_word(&stream);
+}
+
+by_draw by_spec_ask(const by_spec_law *law, const by_spec_row *row) {
+    by_draw d = {.inv_t = inverse_t(law), .report_inv_t = reports_plain(law) ? 1.0f : inverse_t(law)};
+    take_words(&d, by_sample_stream_at(law->seed, position_of(law, row), BY_SAMPLE_DRAW_FRESH), law->params->rule);
+    return d;
+}
+
+/* by_sample_dist_logprob of a law that keeps all. */
+static void take_drawn(const by_spec_law *law, const by_drawn *d, int32_t draft, by_spec_token *out) {
+    float inv_t = reports_plain(law) ? 1.0f : inverse_t(law);
+    *out = (by_spec_token){.id = d->id, .logprob = (d->logit - d->max) * inv_t - d->log_sum, .accepted = draft >= 0 && d->id == draft};
+}
+
+by_status by_spec_reserve(by_spec *s, int32_t n, by_err *err) {
+    if (n <= s->cap_draws) return BY_OK;
+    by_draw *draws = by_realloc(BY_MEM_REQUEST, s->draws, by_mul_size((size_t)n, sizeof *draws));
+    if (draws) s->draws = draws;
+    by_drawn *drawn = by_realloc(BY_MEM_REQUEST, s->drawn, by_mul_size((size_t)n, sizeof *drawn));
+    if (drawn) s->drawn = drawn;
+    if (!draws || !drawn) return BY_FAIL(err, BY_ENOMEM, "out of memory for draws");
+    s->cap_draws = n;
+    return BY_OK;
+}
+
+/* ---- judging ---- */
+
 by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *row, const by_spec_drafts *drafts, int32_t draft,
                          by_spec_token *out, by_sample_top *top, by_err *err) {
     const float *logits = row->logits;
+    if (row->drawn && row->drawn->id >= 0) {
+        take_drawn(law, row->drawn, draft, out);
+        return BY_OK;
+    }
     if (law->history || row->mask) {
         memcpy(s->row, logits, (size_t)s->vocab * 4);
         BY_TRY(by_sample_edit(s->row, s->vocab, law->params, law->history, row->n_out, row->mask, err));
@@ -75,13 +136,10 @@ by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *
     if (rejection && draft >= 0) {
         BY_TRY(judge_by_rejection(s, law, row, logits, drafts, draft, &d, out, err));
     } else {
-        /* The rows of a rejection step use words far apart; row 0 and every coupled row those of their positions. */
-        uint32_t first = (uint32_t)row->first, index = (uint32_t)row->index;
-        uint32_t position = rejection ? by_sample_position(first, index) : first + index;
-        BY_TRY(draw(s, law, logits, position, BY_SAMPLE_DRAW_FRESH, &d, &out->id, err));
+        BY_TRY(draw(s, law, logits, position_of(law, row), BY_SAMPLE_DRAW_FRESH, &d, &out->id, err));
         out->accepted = draft >= 0 && out->id == draft;
     }
-    if (law->plain_logprobs && greedy) BY_TRY(by_sample_dist_make(&d, logits, s->vocab, &plain_law, s->scratch, err));
+    if (reports_plain(law)) BY_TRY(by_sample_dist_make(&d, logits, s->vocab, &plain_law, s->scratch, err));
     out->logprob = by_sample_dist_logprob(&d, out->id);
     if (top) by_sample_dist_top(top, law->n_top, &d);
     return law->history ? by_sample_history_push(law->history, out->id, err) : BY_OK;
@@ -121,11 +179,35 @@ static by_status propose_one(proposal *p, by_spec_target *t, int32_t j, const fl
     return law->history ? by_sample_history_push(law->history, id, err) : BY_OK;
 }
 
+/* All targets' drafts from the device, when it can draw each of them. */
+static bool propose_far(proposal *p, int32_t j, by_tensor logits, int32_t *ids) {
+    by_spec *s = p->spec;
+    by_err err;
+    if (!s->dev || by_spec_reserve(s, (int32_t)logits.rows, &err) < 0) return false;
+    for (int32_t i = 0; i < logits.rows; i++) {
+        by_spec_target *t = &p->targets[i];
+        by_spec_row row = {.first = t->seq.position + 1, .index = j};
+        if (t->drafts->n != j || !by_spec_is_far(s, t->law, &row, j, false)) return false;
+        s->draws[i] = by_spec_ask(t->law, &row);
+        s->draws[i].row = i;
+        if (by_sample_is_greedy(t->law->params)) s->draws[i].kind = BY_DRAW_ARGMAX;
+    }
+    if (by_device_draw(s->dev, logits, s->draws, (int32_t)logits.rows, s->drawn, &err) < 0) return false;
+    for (int32_t i = 0; i < logits.rows; i++)
+        if (s->drawn[i].id < 0) return false;
+    for (int32_t i = 0; i < logits.rows; i++) {
+        ids[i] = p->targets[i].drafts->ids[j] = s->drawn[i].id;
+        p->targets[i].drafts->n = j + 1;
+    }
+    return true;
+}
+
 /* A target whose logits are no numbers keeps the drafts that it has got and stops; the others go on.
  * Under the coupled rule a draft is drawn with the very word that will draw the target's token, so that equal laws agree. */
 static by_status propose_row(void *arg, int32_t j, by_tensor logits, int32_t *ids, by_err *err) {
     proposal *p = arg;
     const void *view;
+    if (propose_far(p, j, logits, ids)) return BY_OK;
     BY_TRY(by_mem_view(&view, logits.mem, (size_t)logits.off, (size_t)(logits.rows * logits.stride), err));
     by_status status = BY_OK;
     for (int64_t i = 0; i < logits.rows && status == BY_OK; i++) {

@@ -40,6 +40,10 @@ typedef struct by_spec {
     by_draft_seq *seqs; /* [cap] of a draft call */
     float *conf;        /* [cap, BY_SPEC_DRAFTS_MAX] */
     int32_t cap;
+    by_device *dev;     /* of the logits, when it draws by itself (by_device_draws); set by the owner, NULL: the host draws */
+    by_draw *draws;     /* [cap_draws]: what the device is asked, and what it said */
+    by_drawn *drawn;
+    int32_t cap_draws;
 } by_spec;
 by_status by_spec_init(by_spec *s, int32_t vocab, by_err *err);
 void by_spec_deinit(by_spec *s);
@@ -51,6 +55,7 @@ typedef struct by_spec_row {
     int64_t first;        /* sequence position of the token that row 0 of the step gives */
     int32_t index;        /* of this row in the step; its token is at first + index */
     int32_t n_out;        /* output tokens in front of that */
+    const by_drawn *drawn; /* what the device drew from the row, NULL or id < 0: nothing; then the logits are looked at */
 } by_spec_row;
 
 typedef struct by_spec_token {
@@ -63,6 +68,13 @@ typedef struct by_spec_token {
  * Errors: BY_ENUMERIC for a row that is no distribution. Source: dspark.md 8, sampling.md. */
 by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *row, const by_spec_drafts *drafts, int32_t draft,
                          by_spec_token *out, by_sample_top *top, by_err *err);
+
+/* Whether a device can draw the token: a law that keeps every token, no edits, nobody asks for other tokens' probabilities. */
+bool by_spec_is_far(const by_spec *s, const by_spec_law *law, const by_spec_row *row, int32_t draft, bool wants_top);
+/* What to ask the device for a row; its place among the logits is the caller's to set. */
+by_draw by_spec_ask(const by_spec_law *law, const by_spec_row *row);
+/* Room for n draws. Errors: BY_ENOMEM. */
+by_status by_spec_reserve(by_spec *s, int32_t n, by_err *err);
 
 /* A sequence to propose for. */
 typedef struct by_spec_target {

@@ -220,7 +220,7 @@ void by_mem_free(by_mem *m) {
     if (m->dev->vt) m->dev->vt->free(m);
     else if (m->map_bytes) guard_unmap(m);
     else if (!m->imported) by_free(m->ptr);
-    by_free(m->view);
+    if (m->dev->vt) m->dev->vt->host_free(m->view);
     by_free(m);
 }
 
@@ -271,8 +271,8 @@ by_status by_mem_view(const void **ptr, by_mem *mem, size_t off, size_t n, by_er
         return BY_OK;
     }
     if (n > mem->view_bytes) {
-        by_free(mem->view);
-        mem->view = by_alloc_aligned(BY_MEM_TENSOR, 64, n);
+        mem->dev->vt->host_free(mem->view);
+        mem->view = mem->dev->vt->host_alloc(n);
         mem->view_bytes = mem->view ? n : 0;
         if (!mem->view) return BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes for a view of device memory", n);
     }
@@ -282,6 +282,23 @@ by_status by_mem_view(const void **ptr, by_mem *mem, size_t off, size_t n, by_er
 
 void by_mem_unview(by_mem *mem) {
     if (!mem->dev->vt) guard_set(mem->dev, false);
+}
+
+by_device_counts by_device_counts_get(const by_device *dev) {
+    by_device_counts n = {0};
+    if (dev->vt) dev->vt->counts(dev, &n);
+    return n;
+}
+
+/* ---- draws ---- */
+
+bool by_device_draws(const by_device *dev) { return dev->vt != NULL; }
+
+by_status by_device_draw(by_device *dev, by_tensor logits, const by_draw *draws, int32_t n, by_drawn *out, by_err *err) {
+    if (!dev->vt) return BY_FAIL(err, BY_EUNSUPPORTED, "backend %s does not draw", dev->name);
+    for (int32_t i = 0; i < n; i++) assert(draws[i].row >= 0 && draws[i].row < logits.rows);
+    assert(logits.dtype == BY_F32);
+    return n > 0 ? dev->vt->draw(dev, &logits, draws, n, out, err) : BY_OK;
 }
 
 /* ---- dispatch ------------------------------------------------------------------------------------------------- */

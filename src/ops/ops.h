@@ -86,6 +86,12 @@ by_status by_device_measure_end(by_device *dev, by_err *err);
  * BY_EDEVICE. */
 by_status by_device_read_rate(by_device *dev, double *bytes_per_s, by_err *err);
 
+/* What steady state must not do on a device with its own memory: allocate there, or wait for it other than for an answer. */
+typedef struct by_device_counts {
+    uint64_t n_allocs, n_waits;
+} by_device_counts;
+by_device_counts by_device_counts_get(const by_device *dev);
+
 /* Device memory, 64-byte aligned, zeroed. n >= 1. */
 by_status by_mem_alloc(by_mem **out, by_device *dev, size_t n, by_err *err);
 /* Makes read-only host bytes (a mapped shard) usable by operators: CPU backends use them in place, they must outlive the
@@ -110,6 +116,33 @@ void by_mem_unview(by_mem *mem);
 by_tensor by_tensor_make(by_mem *mem, int64_t off, by_dtype dtype, int64_t rows, int64_t cols);
 /* First n rows; rows [r, r + n). */
 by_tensor by_tensor_rows(by_tensor t, int64_t r, int64_t n);
+
+/* ---- draws ------------------------------------------------------------------------------------------------------ */
+
+#define BY_DRAW_WORDS 8
+typedef enum by_draw_kind {
+    BY_DRAW_SMOOTH, /* r = word * total >> 32 */
+    BY_DRAW_MODULO, /* the first word below floor((2^32 - 1) / total) * total, modulo total */
+    BY_DRAW_ARGMAX  /* the lowest of the most likely tokens */
+} by_draw_kind;
+
+/* A draw from a row of logits by a law that keeps every token: bit for bit what sample/sample_dist.h and sample_pick.h say. */
+typedef struct by_draw {
+    int32_t row; /* of the logits */
+    by_draw_kind kind;
+    float inv_t, report_inv_t; /* 1 / temperature of the draw, and of the probability that is reported */
+    uint32_t words[BY_DRAW_WORDS]; /* of the draw's stream */
+} by_draw;
+typedef struct by_drawn {
+    int32_t id; /* -1: not drawn (a logit is no number, or no word would do); the caller looks at the row itself */
+    float logit, max; /* of the token, of the row */
+    float log_sum;    /* log of the sum over the row of exp((x - max) * report_inv_t) */
+} by_drawn;
+
+/* Whether by_device_draw works: devices whose memory is far, where rows of logits had better stay. */
+bool by_device_draws(const by_device *dev);
+/* Draws n tokens from rows of logits [.., V] F32; waits. Errors: BY_ENOMEM, BY_EDEVICE, BY_EUNSUPPORTED. */
+by_status by_device_draw(by_device *dev, by_tensor logits, const by_draw *draws, int32_t n, by_drawn *out, by_err *err);
 
 /* ---- the batch and the caches --------------------------------------------------------------------------------- */
 

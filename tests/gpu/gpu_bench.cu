@@ -308,14 +308,14 @@ static void attention_section() {
     }
 }
 
-template <class KEY, bool SHARED> __global__ void __launch_bounds__(TOPK_THREADS) topk_kernel(const KEY *keys, int n, int k, int32_t *out) {
+template <class KEY, int PEERS> __global__ void __launch_bounds__(TOPK_THREADS) topk_kernel(const KEY *keys, int n, int k, int32_t *out) {
     extern __shared__ __align__(16) unsigned char bytes[];
     depend_wait();
     depend_launch();
     int32_t *to = out + blockIdx.y * static_cast<int64_t>(k);
     const KEY *from = keys + blockIdx.y * static_cast<int64_t>(n);
     auto put = [&](int rank, int place) { to[rank] = place; };
-    if constexpr (SHARED) topk_select_shared(*reinterpret_cast<topk_shared *>(bytes), from, n, k, put);
+    if constexpr (PEERS > 1) topk_select_shared<PEERS>(*reinterpret_cast<topk_shared *>(bytes), from, n, k, put);
     else topk_select(*reinterpret_cast<topk_shared *>(bytes), from, n, k, put);
 }
 __global__ void score_keys_kernel(uint16_t *p, uint32_t *q, size_t n) { /* bf16 scores, as index_select makes them */
@@ -331,20 +331,20 @@ __global__ void score_keys_kernel(uint16_t *p, uint32_t *q, size_t n) { /* bf16 
 // The selection alone, as index_select launches it: eight calls behind one another, each on keys of its own.
 template <class KEY> static void topk_case(int B, int n) {
     const int CALLS = 8;
-    bool shared = B * TOPK_PEERS <= c->sms && n >= TOPK_SHARED;
+    int peers = topk_peers(B, c->sms);
+    if (n < topk_shared_least(peers)) peers = 1;
     by_tensor keys[CALLS], out = make(BY_I32, B, 512);
     for (by_tensor &k : keys) {
         k = make(BY_U8, B, n * static_cast<int64_t>(sizeof(KEY)));
         score_keys_kernel<<<1024, 256, 0, c->stream>>>(sizeof(KEY) == 2 ? reinterpret_cast<uint16_t *>(k.mem->ptr) : nullptr,
                                                        reinterpret_cast<uint32_t *>(k.mem->ptr), static_cast<size_t>(B) * n);
     }
-    auto kernel = shared ? topk_kernel<KEY, true> : topk_kernel<KEY, false>;
+    auto kernel = peers == 4 ? topk_kernel<KEY, 4> : peers == 2 ? topk_kernel<KEY, 2> : topk_kernel<KEY, 1>;
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(sizeof(topk_shared))));
     double us = timed([&] {
         for (const by_tensor &k : keys)
-            CHECK(by_cuda_chain(c, kernel, dim3(shared ? TOPK_PEERS : 1, static_cast<unsigned>(B)), TOPK_THREADS, sizeof(topk_shared),
-                                shared ? TOPK_PEERS : 1, reinterpret_cast<const KEY *>(k.mem->ptr), n, 512,
-                                reinterpret_cast<int32_t *>(out.mem->ptr)));
+            CHECK(by_cuda_chain(c, kernel, dim3(static_cast<unsigned>(peers), static_cast<unsigned>(B)), TOPK_THREADS, sizeof(topk_shared),
+                                peers, reinterpret_cast<const KEY *>(k.mem->ptr), n, 512, reinterpret_cast<int32_t *>(out.mem->ptr)));
     }, CALLS);
     char name[96];
     snprintf(name, sizeof name, "top 512 alone B %d n %d, %d-bit keys", B, n, 8 * static_cast<int>(sizeof(KEY)));

@@ -281,7 +281,8 @@ static void test_check_rows(int64_t T, int K, by_dtype act) {
     BOTH for (int r = 0; r < 4; r++) {
         size_t size = act == BY_F32 ? 4 : 2;
         uint16_t half = (uint16_t)(odd[r] >> 16);
-        MUST(by_mem_write(x.t[i].mem, (size_t)((r + 1) * K - (r == 1 ? K : 1)) * size, act == BY_F32 ? (const void *)&odd[r] : &half, size, err));
+        size_t at = (size_t)((r + 1) * K - (r == 1 ? K : 1)) * size;
+        MUST(by_mem_write(x.t[i].mem, at, act == BY_F32 ? (const void *)&odd[r] : &half, size, err));
     }
     BOTH {
         by_check_rows_args a = {x.t[i], bad.t[i]};
@@ -886,7 +887,8 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } groups[] = {{"quick", quick_cases}, {"rows", row_cases}, {"select", select_cases}, {"attention", attention_cases}, {"matmul", all_matmuls}, {"moe", expert_cases}};
+    } groups[] = {{"quick", quick_cases},         {"rows", row_cases},      {"select", select_cases},
+                  {"attention", attention_cases}, {"matmul", all_matmuls}, {"moe", expert_cases}};
     by_err why = {0};
     by_device_opts opts = {.backend = BY_BACKEND_CUDA};
     by_status status = by_device_open(&dev[GPU], &opts, &why);

@@ -22,6 +22,7 @@ extern "C" {
 }
 
 #define BY_CUDA_TABLES 256 /* layers with experts, drafts included */
+#define BY_CUDA_STAGES 16
 #define BY_CUDA_FLAG_SCALE 1 /* a weight scale outside the range that the matrix kernels keep exact */
 
 /* dev->impl of the backend. */
@@ -33,7 +34,7 @@ struct by_cuda {
     unsigned char *scratch;  /* grows while the shapes of a run are new, then stays */
     size_t scratch_bytes, scratch_used;
     unsigned char *pinned;   /* staging of uploads: a ring of parts, each free once its event has passed */
-    cudaEvent_t staged[4];
+    cudaEvent_t staged[BY_CUDA_STAGES];
     int stage;
     int32_t *flags;          /* device word, BY_CUDA_FLAG_*: read with every by_mem_read */
     int32_t *flags_host;     /* pinned */
@@ -77,6 +78,11 @@ template <class T> static inline T *by_cuda_take(by_cuda *c, size_t n) {
 BY_OP_TABLE(BY_CUDA_DECL)
 #undef BY_CUDA_DECL
 by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *args, by_err *err);
+by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draw *draws, int32_t n, by_drawn *out, by_err *err);
+/* Moves n bytes up; `src` may be reused on return. */
+by_status by_cuda_upload(by_cuda *c, unsigned char *to, const void *src, size_t n, by_err *err);
+/* Moves n bytes down, behind everything queued; waits, and reports what the kernels flagged. */
+by_status by_cuda_download(by_cuda *c, void *dst, const unsigned char *from, size_t n, by_err *err);
 
 /* ---- tensors in kernels --------------------------------------------------------------------------------------- */
 

@@ -24,6 +24,7 @@ struct attention_view {
     int heads, d, window, ratio;
     float scale;
     bool block; /* draft block: its rows see the window in front of it and one another */
+    uint32_t nil; /* 0 */
 };
 
 /* Keys of a row: window positions first, then entries in ascending order. */
@@ -32,7 +33,8 @@ struct row_keys {
     const unsigned char *ring;
     const int32_t *chosen, *table; /* chosen NULL: entry i is i */
 };
-__device__ static row_keys keys_of(const attention_view &a, int t) {
+/* What the step's description says; entries come behind depend_wait. */
+__device__ static row_keys window_of(const attention_view &a, int t) {
     row_keys k;
     int pos = a.b.pos[t], seq = a.b.seq[t];
     k.pos0 = a.b.pos0[seq];
@@ -41,15 +43,17 @@ __device__ static row_keys keys_of(const attention_view &a, int t) {
     k.first = max((a.block ? k.pos0 : pos + 1) - a.window, a.from ? a.from[seq] : 0);
     k.n_window = max(last - k.first + 1, 0);
     k.ring = a.ring + a.b.slot[seq] * a.ring_stride;
-    k.n_entries = 0;
-    k.chosen = k.table = nullptr;
-    if (a.main.p) {
-        const int32_t *sel = a.sel.i32(t);
-        k.n_entries = sel[0] < 0 ? (pos + 1) / a.ratio : sel[0];
-        k.chosen = sel[0] < 0 ? nullptr : sel + 1;
-        k.table = a.b.blocks + seq * a.b.blocks_stride;
-    }
+    k.n_entries = a.main.p ? (pos + 1) / a.ratio : 0;
+    k.chosen = nullptr;
+    k.table = a.b.blocks + seq * a.b.blocks_stride;
     return k;
+}
+__device__ static void find_entries(const attention_view &a, int t, row_keys &k) {
+    if (!a.main.p) return;
+    const int32_t *sel = a.sel.i32(t);
+    if (sel[0] < 0) return;
+    k.n_entries = sel[0];
+    k.chosen = sel + 1;
 }
 __device__ static const unsigned char *window_key(const attention_view &a, const row_keys &k, int i, int d) {
     int p = k.first + i;
@@ -68,7 +72,8 @@ __global__ void __launch_bounds__(128) attention_plain_kernel(attention_view a) 
     __shared__ float part[32];
     int t = blockIdx.x, h = blockIdx.y, d = a.d, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     float *o = q + d, *p = o + d;
-    row_keys k = keys_of(a, t);
+    row_keys k = window_of(a, t);
+    find_entries(a, t, k);
     int n = k.n_window + k.n_entries;
     for (int i = threadIdx.x; i < d; i += 128) q[i] = value_at(a.q.dtype, a.q.row(t), 0, h * d + i);
     __syncthreads();
@@ -123,14 +128,14 @@ constexpr int TILE_BYTES = TILE * WIDTH * 2, P_BYTES = HEADS * TILE * 2;
 constexpr int SMEM_Q = 0, SMEM_K = HEADS * WIDTH * 2, SMEM_P = SMEM_K + STAGES * TILE_BYTES, SMEM_STAT = SMEM_P + STAGES * P_BYTES;
 constexpr int MOST_TILES = 16; /* of a block */
 constexpr int SMEM_AT = SMEM_STAT + (STAGES + 2 * SPLIT) * HEADS * 4, SMEM_BAR = SMEM_AT + MOST_TILES * TILE * 8;
-constexpr int SMEM_BYTES = SMEM_BAR + (4 * STAGES + 4) * 8 + 1024;
+constexpr int SMEM_BYTES = SMEM_BAR + (4 * STAGES + 5) * 8 + 1024;
 constexpr int THREADS = 512;
 constexpr float DOWN = 0x1p-8f; /* keys are kept times this, so that E2M1 times an E4M3 scale stays inside bf16's exponents */
 
 /* Barriers in shared memory. A stage goes: expanded (keys), probabilities there (p), used (free for both). Then once: own maxima
- * and sums are there, the other block's, the other block reads no keys any more, its channels are there. */
+ * and sums are there, the other block's, the other block reads no keys any more, its channels are there; first of all, q is there. */
 enum { BAR_KEYS = 0, BAR_P = 1, BAR_KEYS_FREE = 2, BAR_P_FREE = 3 };
-enum { BAR_OWN = 4 * STAGES, BAR_STATS, BAR_ROOM, BAR_GOT };
+enum { BAR_OWN = 4 * STAGES, BAR_STATS, BAR_ROOM, BAR_GOT, BAR_Q };
 __device__ inline uint32_t bar_of(uint32_t base, int which, int stage) {
     return base + SMEM_BAR + static_cast<uint32_t>(which * STAGES + stage) * 8;
 }
@@ -208,46 +213,49 @@ __device__ static void find_keys(const attention_view &a, const row_keys &k, con
  * loads nor stores collide. */
 __device__ static inline int row_of_thread() { return (threadIdx.x & 127) / 32 * 8 + (threadIdx.x & 7); }
 template <bool FP4> struct raw_row { /* FP8: E4M3 with UE8M0 per 32 channels; FP4: E2M1 with E4M3 per 16 */
-    typename std::conditional<FP4, uint2, uint4>::type v[8];
-    uint4 scale[FP4 ? 2 : 1];
+    uint4 v[FP4 ? 4 : 8], scale[FP4 ? 2 : 1];
 };
+__device__ static inline uint4 load_once(const void *p) { /* each record is read by one block: it need not stay in the first cache */
+    uint4 v;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    return v;
+}
 template <bool FP4> __device__ static inline void load_row(raw_row<FP4> &raw, const unsigned char *key) {
-    using piece = typename std::conditional<FP4, uint2, uint4>::type;
     int first = threadIdx.x >> 3 & 3;
     raw = {};
     if (!key) return;
 #pragma unroll
-    for (int j = 0; j < 8; j++) raw.v[j] = reinterpret_cast<const piece *>(key)[first + 4 * j];
+    for (int j = 0; j < (FP4 ? 4 : 8); j++) raw.v[j] = load_once(key + (first + 4 * j) * 16);
 #pragma unroll
-    for (int j = 0; j < (FP4 ? 2 : 1); j++) raw.scale[j] = reinterpret_cast<const uint4 *>(key + (FP4 ? WIDTH / 2 : WIDTH))[j];
+    for (int j = 0; j < (FP4 ? 2 : 1); j++) raw.scale[j] = load_once(key + (FP4 ? WIDTH / 2 : WIDTH) + j * 16);
 }
 template <bool FP4> __device__ static inline void store_row(const raw_row<FP4> &raw, uint32_t tile, int r) {
     int first = threadIdx.x >> 3 & 3;
 #pragma unroll
-    for (int j = 0; j < 8; j++) {
-        if constexpr (FP4) { /* byte first + 4 j of 32 */
-            const uint4 &q = raw.scale[j / 4];
-            uint32_t w = j % 4 == 0 ? q.x : j % 4 == 1 ? q.y : j % 4 == 2 ? q.z : q.w;
-            put_fp4(tile, r, first + 4 * j, raw.v[j], w >> 8 * first & 0xff);
+    for (int j = 0; j < (FP4 ? 4 : 8); j++) {
+        const uint4 &q = raw.scale[FP4 ? j / 2 : 0];
+        if constexpr (FP4) { /* two units of 16 channels, their scales bytes 2 (first + 4 j) and the next of 32 */
+            uint32_t low = j % 2 ? q.z : q.x, high = j % 2 ? q.w : q.y, w = (first & 2 ? high : low) >> (first & 1) * 16;
+            put_fp4(tile, r, 2 * (first + 4 * j), make_uint2(raw.v[j].x, raw.v[j].y), w & 0xff);
+            put_fp4(tile, r, 2 * (first + 4 * j) + 1, make_uint2(raw.v[j].z, raw.v[j].w), w >> 8 & 0xff);
         } else { /* byte first / 2 + 2 j of 16 */
-            const uint4 &q = raw.scale[0];
             uint32_t w = j / 2 == 0 ? q.x : j / 2 == 1 ? q.y : j / 2 == 2 ? q.z : q.w;
             put_fp8(tile, r, first + 4 * j, raw.v[j], w >> (j % 2 * 16 + first / 2 * 8) & 0xff);
         }
     }
 }
-/* Tiles [i, end) of the block, counted from its first, of one format: half tiles, the next on its way while one is expanded. */
+/* Tiles [i, end) of the block, counted from its first, of one format. A tile's records are on their way while its stage is not
+ * free yet; they are asked for behind the fence of the tile before, which would wait for them. */
 template <bool FP4> __device__ static void expand_tiles(const unsigned char *const *at, int i, int end, uint32_t base) {
     int r = row_of_thread();
-    raw_row<FP4> low, high;
-    if (i < end) load_row<FP4>(low, at[i * TILE + r]);
     for (; i < end; i++) {
         int stage = i % STAGES;
         uint32_t to = base + SMEM_K + static_cast<uint32_t>(stage) * TILE_BYTES;
+        raw_row<FP4> low, high;
+        load_row<FP4>(low, at[i * TILE + r]);
         load_row<FP4>(high, at[i * TILE + r + 32]);
         mbar_wait(bar_of(base, BAR_KEYS_FREE, stage), static_cast<uint32_t>(i / STAGES & 1) ^ 1);
         store_row<FP4>(low, to, r);
-        if (i + 1 < end) load_row<FP4>(low, at[(i + 1) * TILE + r]);
         store_row<FP4>(high, to, r + 32);
         fence_async();
         mbar_arrive(bar_of(base, BAR_KEYS, stage));
@@ -261,62 +269,79 @@ __device__ static void expand_keys(const attention_view &a, const tile_range &n,
     expand_tiles<true>(at, windows, tiles, base);
 }
 
+struct softmax_state {
+    float top[2], sum[2]; /* of a thread's two heads; top in units of log 2 */
+};
+/* Begins the scores of tile i of the block, once its keys are there. */
+__device__ static inline void score_tile(const attention_view &a, float (&s)[32], uint32_t base, int i) {
+    int stage = i % STAGES;
+    mbar_wait(bar_of(base, BAR_KEYS, stage), static_cast<uint32_t>(i / STAGES & 1));
+#pragma unroll
+    for (int j = 0; j < 32; j++) s[j] = 0;
+    wgmma_done(s); /* the zeros stand before the first instruction */
+    wgmma_fence();
+    uint32_t at = base + a.nil * static_cast<uint32_t>(i); /* keeps the compiler from holding all descriptors in registers from tile to tile */
+    uint64_t q = wgmma_desc(at + SMEM_Q), keys = wgmma_desc(at + SMEM_K + static_cast<uint32_t>(stage) * TILE_BYTES);
+#pragma unroll
+    for (int j = 0; j < WIDTH / 16; j++)
+        wgmma_ss<64, 0>(s, wgmma_ahead(q, j / 4 * BLOCK + j % 4 * 32), wgmma_ahead(keys, j / 4 * BLOCK + j % 4 * 32));
+    wgmma_commit();
+}
+/* Softmax of tile i: probabilities and factors of the sums so far to shared memory. */
+__device__ static inline void soften_tile(const attention_view &a, const row_keys &k, const tile_range &n, uint32_t base, float *stat, int i,
+                                          float (&s)[32], softmax_state &state) {
+    int tid = threadIdx.x & 127, c = tid & 3, row = tid / 32 * 16 + (tid >> 2 & 7), tile = n.first + i, stage = i % STAGES;
+    const float to_log2 = a.scale * 1.44269504f / DOWN;
+    float (&top)[2] = state.top, (&sum)[2] = state.sum, m[2] = {-INFINITY, -INFINITY}, down[2];
+    wgmma_wait<0>();
+    wgmma_done(s);
+    bool window = tile < n.windows;
+    int left = (window ? k.n_window : k.n_entries) - (window ? tile : tile - n.windows) * TILE;
+    if (left < TILE) {
+#pragma unroll
+        for (int j = 0; j < 32; j++) s[j] = j / 4 * 8 + c * 2 + (j & 1) < left ? s[j] : -INFINITY;
+    }
+#pragma unroll
+    for (int j = 0; j < 32; j++) m[j / 2 & 1] = fmaxf(m[j / 2 & 1], s[j]);
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        m[e] = fmaxf(m[e], __shfl_xor_sync(~0u, m[e], 1));
+        m[e] = fmaxf(top[e], fmaxf(m[e], __shfl_xor_sync(~0u, m[e], 2)) * to_log2);
+        down[e] = exp2_fast(top[e] - m[e]);
+        top[e] = m[e];
+        sum[e] *= down[e];
+    }
+    mbar_wait(bar_of(base, BAR_P_FREE, stage), static_cast<uint32_t>(i / STAGES & 1) ^ 1);
+    uint32_t p = base + SMEM_P + static_cast<uint32_t>(stage) * P_BYTES + static_cast<uint32_t>(row * 128 + (row & 7) * 16 + c * 4);
+    asm volatile("" : "+r"(p)); /* or its eight variants stay in registers from tile to tile */
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            __nv_bfloat162 pair = __floats2bfloat162_rn(exp2_fast(fmaf(s[4 * j + 2 * e], to_log2, -top[e])),
+                                                        exp2_fast(fmaf(s[4 * j + 2 * e + 1], to_log2, -top[e])));
+            uint32_t v = reinterpret_cast<uint32_t &>(pair);
+            sum[e] += __uint_as_float(v << 16) + __uint_as_float(v & 0xffff0000u);
+            if (e == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(p ^ static_cast<uint32_t>(j * 16)), "r"(v) : "memory");
+            else asm volatile("st.shared.u32 [%0+1024], %1;" ::"r"(p ^ static_cast<uint32_t>(j * 16)), "r"(v) : "memory");
+        }
+    }
+    if (c == 0) stat[stage * HEADS + row] = down[0], stat[stage * HEADS + row + 8] = down[1];
+    fence_async();
+    mbar_arrive(bar_of(base, BAR_P, stage));
+}
+
 /* One warpgroup: scores and softmax. A thread has heads `row` and `row` + 8. */
 __device__ static void score_keys(const attention_view &a, const row_keys &k, const tile_range &n, uint32_t base, float *stat) {
     int tid = threadIdx.x & 127, lane = tid & 31, c = lane & 3, row = tid / 32 * 16 + (lane >> 2);
-    cp_wait<0>(); /* q */
-    fence_async();
-    bar_sync(1, 128);
-    float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
-    const float to_log2 = a.scale * 1.44269504f / DOWN;
-    for (int tile = n.first, i = 0; tile < n.end; tile++, i++) {
-        int stage = i % STAGES;
-        uint32_t parity = static_cast<uint32_t>(i / STAGES & 1), keys = base + SMEM_K + static_cast<uint32_t>(stage) * TILE_BYTES;
-        float s[32] = {}, m[2] = {-INFINITY, -INFINITY};
-        mbar_wait(bar_of(base, BAR_KEYS, stage), parity);
-        wgmma_done(s); /* the zeros stand before the first instruction */
-        wgmma_fence();
-#pragma unroll
-        for (int j = 0; j < WIDTH / 16; j++)
-            wgmma_ss<64, 0>(s, wgmma_desc(base + SMEM_Q + j / 4 * BLOCK + j % 4 * 32), wgmma_desc(keys + j / 4 * BLOCK + j % 4 * 32));
-        wgmma_commit();
-        wgmma_wait<0>();
-        wgmma_done(s);
-        bool window = tile < n.windows;
-        int left = (window ? k.n_window : k.n_entries) - (window ? tile : tile - n.windows) * TILE;
-        if (left < TILE) {
-#pragma unroll
-            for (int j = 0; j < 32; j++) s[j] = j / 4 * 8 + c * 2 + (j & 1) < left ? s[j] : -INFINITY;
-        }
-#pragma unroll
-        for (int j = 0; j < 32; j++) m[j / 2 & 1] = fmaxf(m[j / 2 & 1], s[j]);
-        float down[2];
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-            m[e] = fmaxf(m[e], __shfl_xor_sync(~0u, m[e], 1));
-            m[e] = fmaxf(top[e], fmaxf(m[e], __shfl_xor_sync(~0u, m[e], 2)) * to_log2);
-            down[e] = exp2_fast(top[e] - m[e]);
-            top[e] = m[e];
-            sum[e] *= down[e];
-        }
-        mbar_wait(bar_of(base, BAR_P_FREE, stage), parity ^ 1);
-        uint32_t p = base + SMEM_P + static_cast<uint32_t>(stage) * P_BYTES;
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-#pragma unroll
-            for (int e = 0; e < 2; e++) {
-                __nv_bfloat162 pair = __floats2bfloat162_rn(exp2_fast(fmaf(s[4 * j + 2 * e], to_log2, -top[e])),
-                                                            exp2_fast(fmaf(s[4 * j + 2 * e + 1], to_log2, -top[e])));
-                uint32_t v = reinterpret_cast<uint32_t &>(pair);
-                sum[e] += __uint_as_float(v << 16) + __uint_as_float(v & 0xffff0000u);
-                int r = row + 8 * e;
-                asm volatile("st.shared.u32 [%0], %1;" ::"r"(p + r * 128 + (j ^ (r & 7)) * 16 + c * 4), "r"(v) : "memory");
-            }
-        }
-        if (c == 0) stat[stage * HEADS + row] = down[0], stat[stage * HEADS + row + 8] = down[1];
-        fence_async();
-        mbar_arrive(bar_of(base, BAR_P, stage));
+    mbar_wait(bar_once(base, BAR_Q), 0);
+    softmax_state state = {{-INFINITY, -INFINITY}, {0, 0}};
+    for (int i = 0; i < n.end - n.first; i++) {
+        float s[32];
+        score_tile(a, s, base, i);
+        soften_tile(a, k, n, base, stat, i, s, state);
     }
+    float (&top)[2] = state.top, (&sum)[2] = state.sum;
     uint32_t rank = cluster_rank(), bar = remote(bar_once(base, BAR_STATS), rank ^ 1);
 #pragma unroll
     for (int e = 0; e < 2; e++) {
@@ -342,26 +367,20 @@ __device__ static inline uint2 turn_quad(const uint32_t (&b)[4], int c) {
     return upper ? make_uint2(other, high) : make_uint2(low, other);
 }
 /* 128 channels from `channel` on of heads `row` and `row` + 8: divided, turned back, quantised, stored. v as the matrix
- * instruction leaves it. */
-__device__ static void finish_heads(const attention_view &a, int t, float (&v)[64], const float (&up)[2], int row, int channel) {
-    int lane = threadIdx.x & 31, c = lane & 3, first = WIDTH - a.cs.cols;
+ * instruction leaves it; turn: cos and sin of this thread's channels among the last 64. */
+__device__ static void finish_heads(const attention_view &a, int t, float (&v)[64], const float (&up)[2], const float2 (&turn)[8], int row,
+                                    int channel) {
+    int c = threadIdx.x & 3;
     unsigned char *to = a.o.row(t);
-    const float *cs = a.cs.f32(t);
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
-        int at = channel + i * 8 + c * 2 - first;
-        float2 turn = {1, 0};
-        if (at >= 0) turn = *reinterpret_cast<const float2 *>(cs + at);
+    for (int j = 0; j < 64; j++) v[j] *= up[j / 2 & 1];
+    if (channel == WIDTH - 128) { /* the inverse rotation of the last 64 channels: sin negated */
 #pragma unroll
-        for (int e = 0; e < 2; e++) {
-            float x = v[4 * i + 2 * e] * up[e], y = v[4 * i + 2 * e + 1] * up[e];
-            if (at >= 0) { /* the inverse: sin negated */
-                v[4 * i + 2 * e] = __fadd_rn(__fmul_rn(x, turn.x), __fmul_rn(y, turn.y));
-                v[4 * i + 2 * e + 1] = __fsub_rn(__fmul_rn(y, turn.x), __fmul_rn(x, turn.y));
-            } else {
-                v[4 * i + 2 * e] = x;
-                v[4 * i + 2 * e + 1] = y;
-            }
+        for (int j = 16; j < 32; j++) { /* pairs: j / 2 counts blocks of 8 channels, j % 2 is the head */
+            float2 w = turn[j / 2 - 8];
+            float x = v[2 * j], y = v[2 * j + 1];
+            v[2 * j] = __fadd_rn(__fmul_rn(x, w.x), __fmul_rn(y, w.y));
+            v[2 * j + 1] = __fsub_rn(__fmul_rn(y, w.x), __fmul_rn(x, w.y));
         }
     }
 #pragma unroll
@@ -389,13 +408,22 @@ __device__ static void finish_heads(const attention_view &a, int t, float (&v)[6
 }
 
 /* Two warpgroups, 256 channels each: sums of p v; then the exchange with the other block. `half` is 0 or 1. */
-__device__ static void sum_values(const attention_view &a, const tile_range &n, int t, int half, uint32_t rank, uint32_t base, const float *stat) {
+__device__ static void sum_values(const attention_view &a, const tile_range &n, int t, int half, uint32_t rank, uint32_t base,
+                                  const float *stat) {
     int lane = threadIdx.x & 31, w = threadIdx.x / 32 % 4, row = w * 16 + (lane >> 2);
+    float sinks[2] = {a.sink[row] * 1.44269504f, a.sink[row + 8] * 1.44269504f};
+    for (int i = threadIdx.x - 128; i < HEADS * 64; i += 256) /* q: 64 rows of 64 pieces of 16 bytes */
+        cp_async16(base + SMEM_Q + tile_place(i >> 6, i & 63), a.q.row(t) + i * 16);
+    cp_commit();
+    cp_wait<0>();
+    fence_async();
+    mbar_arrive(bar_once(base, BAR_Q));
     float o[2][64] = {}; /* 128 channels each: ptxas has no room for an instruction with all 256 */
     for (int tile = n.first, i = 0; tile < n.end; tile++, i++) {
         int stage = i % STAGES;
         uint32_t parity = static_cast<uint32_t>(i / STAGES & 1);
-        uint32_t keys = base + SMEM_K + static_cast<uint32_t>(stage * TILE_BYTES + half * 4 * BLOCK), p = base + SMEM_P + static_cast<uint32_t>(stage) * P_BYTES;
+        uint64_t keys = wgmma_desc_wide(base + SMEM_K + static_cast<uint32_t>(stage * TILE_BYTES + half * 4 * BLOCK), BLOCK);
+        uint64_t p = wgmma_desc(base + SMEM_P + static_cast<uint32_t>(stage) * P_BYTES);
         mbar_wait(bar_of(base, BAR_P, stage), parity);
         float down[2] = {stat[stage * HEADS + row], stat[stage * HEADS + row + 8]};
         if (__any_sync(~0u, down[0] != 1.0f || down[1] != 1.0f)) {
@@ -407,8 +435,8 @@ __device__ static void sum_values(const attention_view &a, const tile_range &n, 
         wgmma_fence();
 #pragma unroll
         for (int j = 0; j < TILE / 16; j++) {
-            wgmma_ss<128, 1>(o[0], wgmma_desc(p + j * 32), wgmma_desc_wide(keys + j * 2048, BLOCK));
-            wgmma_ss<128, 1>(o[1], wgmma_desc(p + j * 32), wgmma_desc_wide(keys + 2 * BLOCK + j * 2048, BLOCK));
+            wgmma_ss<128, 1>(o[0], wgmma_ahead(p, j * 32), wgmma_ahead(keys, j * 2048));
+            wgmma_ss<128, 1>(o[1], wgmma_ahead(p, j * 32), wgmma_ahead(keys, 2 * BLOCK + j * 2048));
         }
         wgmma_commit();
         wgmma_wait<0>();
@@ -427,7 +455,7 @@ __device__ static void sum_values(const attention_view &a, const tile_range &n, 
     for (int e = 0; e < 2; e++) {
         int h = row + 8 * e;
         const float *of = stat + STAGES * HEADS + h; /* maximum and sum of block 0, then of block 1 */
-        float sink = a.sink[h] * 1.44269504f, all = fmaxf(sink, fmaxf(of[0], of[2 * HEADS]));
+        float sink = sinks[e], all = fmaxf(sink, fmaxf(of[0], of[2 * HEADS]));
         float f0 = exp2_fast(of[0] - all), f1 = exp2_fast(of[2 * HEADS] - all);
         float l = exp2_fast(sink - all) + of[HEADS] * f0 + of[3 * HEADS] * f1;
         up[e] = 1.0f / (DOWN * l);
@@ -445,6 +473,9 @@ __device__ static void sum_values(const attention_view &a, const tile_range &n, 
     mbar_wait(bar_once(base, BAR_ROOM), 0);
 #pragma unroll
     for (int j = 0; j < 16; j++) send16(to + j * 4096, o[0][4 * j], o[0][4 * j + 1], o[0][4 * j + 2], o[0][4 * j + 3], bar);
+    float2 turn[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) turn[i] = *reinterpret_cast<const float2 *>(a.cs.f32(t) + i * 8 + (lane & 3) * 2);
     mbar_wait(bar_once(base, BAR_GOT), 0);
 #pragma unroll
     for (int j = 0; j < 16; j++) {
@@ -453,7 +484,7 @@ __device__ static void sum_values(const attention_view &a, const tile_range &n, 
 #pragma unroll
         for (int e = 0; e < 4; e++) v[4 * j + e] += __uint_as_float(q[e]);
     }
-    finish_heads(a, t, v, up, row, half * 256 + static_cast<int>(rank) * 128);
+    finish_heads(a, t, v, up, turn, row, half * 256 + static_cast<int>(rank) * 128);
 }
 
 /* Gives registers to the warpgroups that hold the sums. */
@@ -486,28 +517,25 @@ __global__ void __launch_bounds__(THREADS, 1) attention_kernel(const __grid_cons
         mbar_init(bar_once(base, BAR_STATS), 1);
         mbar_init(bar_once(base, BAR_ROOM), 8);
         mbar_init(bar_once(base, BAR_GOT), 1);
+        mbar_init(bar_once(base, BAR_Q), 256);
         mbar_expect(bar_once(base, BAR_STATS), 2 * HEADS * 4);
         mbar_expect(bar_once(base, BAR_GOT), HEADS * WIDTH * 2);
         fence_async();
     }
     asm volatile("barrier.cluster.arrive.release;" ::: "memory"); /* the other block's barriers exist: waited for below */
+    row_keys k = window_of(a, t);
     depend_wait();
     depend_launch();
-    row_keys k = keys_of(a, t);
+    find_entries(a, t, k);
     tile_range n = tiles_of(k, static_cast<int>(rank));
-    if (group == 0) {
-        for (int i = threadIdx.x; i < HEADS * 64; i += 128) /* q: 64 rows of 64 pieces of 16 bytes */
-            cp_async16(base + SMEM_Q + tile_place(i >> 6, i & 63), a.q.row(t) + i * 16);
-        cp_commit();
-    }
     find_keys(a, k, n, at);
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
     __syncthreads();
     if (group == 0) {
-        fewer_registers<88>();
+        fewer_registers<80>();
         score_keys(a, k, n, base, stat);
     } else if (group == 3) {
-        fewer_registers<104>();
+        fewer_registers<112>();
         expand_keys(a, n, at, base);
     } else {
         more_registers<160>();
@@ -522,14 +550,14 @@ by_status by_cuda_attention(by_device *dev, const by_attention_args *a, by_err *
     attention_view v = {batch_of(a->batch), view_of(a->q), view_of(a->cs), view_of(a->kv), view_of(a->sel), view_of(a->o),
                         a->ring.mem->ptr + a->ring.off, a->ring.slot_stride, a->ring.len, a->ring.rec, pages_of(a->main),
                         reinterpret_cast<const float *>(a->sink.mem->ptr + a->sink.off), i32_of(a->from), a->heads, a->d, a->window, a->ratio,
-                        a->scale, a->block};
+                        a->scale, a->block, 0};
     uintptr_t at = reinterpret_cast<uintptr_t>(v.q.p) | static_cast<uintptr_t>(v.q.stride) |
                    reinterpret_cast<uintptr_t>(v.cs.p) | static_cast<uintptr_t>(v.cs.stride) | reinterpret_cast<uintptr_t>(v.kv.p) |
                    static_cast<uintptr_t>(v.kv.stride) | reinterpret_cast<uintptr_t>(v.ring) | static_cast<uintptr_t>(v.ring_stride) |
                    reinterpret_cast<uintptr_t>(v.o.p) | static_cast<uintptr_t>(v.o.stride);
     if (v.main.p) at |= reinterpret_cast<uintptr_t>(v.main.p) | static_cast<uintptr_t>(v.main.block_stride);
     bool fast = c->wgmma && a->heads == HEADS && a->d == WIDTH && a->q.dtype == BY_BF16 && a->ring.rec == BY_REC_FP8 && at % 16 == 0 &&
-                a->cs.cols % 4 == 0 && a->o.dtype == BY_A8 && (!v.main.p || a->main.rec == BY_REC_FP4 || a->main.rec == BY_REC_FP8);
+                a->cs.cols == 64 && a->o.dtype == BY_A8 && (!v.main.p || a->main.rec == BY_REC_FP4 || a->main.rec == BY_REC_FP8);
     int64_t keys = a->window + (a->main.mem ? a->sel.cols - 1 : 0) + (a->block ? a->batch.n_rows : 0);
     fast = fast && keys <= (SPLIT * MOST_TILES - 2) * TILE;
     unsigned rows = static_cast<unsigned>(a->q.rows);

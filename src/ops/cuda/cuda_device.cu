@@ -6,7 +6,7 @@
 // when the system refuses to register them.
 #include "ops/cuda/cuda.cuh"
 
-enum { STAGES = 4, STAGE_BYTES = 4 << 20 };
+enum { STAGES = BY_CUDA_STAGES, STAGE_BYTES = 1 << 20, ANSWER_BYTES = 64 << 10 };
 
 by_status by_cuda_fail(by_err *err, const char *what, cudaError_t rc) {
     by_status code = rc == cudaErrorMemoryAllocation ? BY_ENOMEM : BY_EDEVICE;
@@ -51,7 +51,7 @@ static void cuda_close(by_device *dev) {
 }
 
 /* Moves n bytes up through the ring. */
-static by_status upload(by_cuda *c, unsigned char *to, const void *src, size_t n, by_err *err) {
+by_status by_cuda_upload(by_cuda *c, unsigned char *to, const void *src, size_t n, by_err *err) {
     const unsigned char *from = static_cast<const unsigned char *>(src);
     while (n) {
         size_t part = n < STAGE_BYTES ? n : static_cast<size_t>(STAGE_BYTES);
@@ -87,7 +87,7 @@ static by_status cuda_alloc(by_mem *m, const void *host, bool keep_on_host, by_e
     BY_CUDA_TRY(err, cudaMalloc(reinterpret_cast<void **>(&m->ptr), m->bytes));
     by_status status = BY_OK;
     if (host) {
-        status = upload(c, m->ptr, host, m->bytes, err);
+        status = by_cuda_upload(c, m->ptr, host, m->bytes, err);
     } else {
         cudaError_t rc = cudaMemsetAsync(m->ptr, 0, m->bytes, c->stream);
         if (rc != cudaSuccess) status = by_cuda_fail(err, "clearing memory", rc);
@@ -112,16 +112,23 @@ static by_status refuse_packed(const by_mem *m, by_err *err) {
 
 static by_status cuda_write(by_mem *m, size_t off, const void *src, size_t n, by_err *err) {
     BY_TRY(refuse_packed(m, err));
-    return upload(by_cuda_of(m->dev), m->ptr + off, src, n, err);
+    return by_cuda_upload(by_cuda_of(m->dev), m->ptr + off, src, n, err);
 }
 
 static by_status cuda_read(void *dst, const by_mem *m, size_t off, size_t n, by_err *err) {
-    by_cuda *c = by_cuda_of(m->dev);
     BY_TRY(refuse_packed(m, err));
+    return by_cuda_download(by_cuda_of(m->dev), dst, m->ptr + off, n, err);
+}
+
+/* Small answers come through pinned memory: a copy to memory that may move is done in steps by the driver. */
+by_status by_cuda_download(by_cuda *c, void *dst, const unsigned char *from, size_t n, by_err *err) {
+    bool small = n <= ANSWER_BYTES - 64;
     c->syncs++;
     BY_CUDA_TRY(err, cudaMemcpyAsync(c->flags_host, c->flags, 4, cudaMemcpyDeviceToHost, c->stream));
-    if (n) BY_CUDA_TRY(err, cudaMemcpyAsync(dst, m->ptr + off, n, cudaMemcpyDeviceToHost, c->stream));
+    unsigned char *answer = reinterpret_cast<unsigned char *>(c->flags_host) + 64;
+    if (n) BY_CUDA_TRY(err, cudaMemcpyAsync(small ? answer : dst, from, n, cudaMemcpyDeviceToHost, c->stream));
     BY_CUDA_TRY(err, cudaStreamSynchronize(c->stream));
+    if (small) memcpy(dst, answer, n);
     if (*c->flags_host & BY_CUDA_FLAG_SCALE)
         return BY_FAIL(err, BY_EUNSUPPORTED, "cuda: a weight scale is above 2^20; its products would not be exact");
     return BY_OK;
@@ -183,10 +190,24 @@ static by_status cuda_read_rate(by_device *dev, double *bytes_per_s, by_err *err
     return BY_OK;
 }
 
-static const by_mem_vt cuda_vt = {cuda_close, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy, cuda_read_rate};
+static void cuda_counts(const by_device *dev, by_device_counts *out) {
+    const by_cuda *c = static_cast<const by_cuda *>(dev->impl);
+    *out = {c->allocs, c->syncs};
+}
+
+static void *cuda_host_alloc(size_t n) {
+    void *p = nullptr;
+    return cudaHostAlloc(&p, n, 0) == cudaSuccess ? p : nullptr;
+}
+static void cuda_host_free(void *p) {
+    if (p) cudaFreeHost(p);
+}
+
+static const by_mem_vt cuda_vt = {cuda_close, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy, cuda_read_rate,
+                                  by_cuda_draw, cuda_host_alloc, cuda_host_free, cuda_counts};
 
 static by_status open_state(by_cuda *c, const char **name, by_err *err) {
-    static char text[160];
+    static char text[280];
     int n = 0;
     if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0)
         return BY_FAIL(err, BY_EUNSUPPORTED, "backend cuda: this machine has no device that the driver shows");
@@ -202,7 +223,7 @@ static by_status open_state(by_cuda *c, const char **name, by_err *err) {
     c->smem_max = p.sharedMemPerBlockOptin;
     BY_CUDA_TRY(err, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
     BY_CUDA_TRY(err, cudaHostAlloc(reinterpret_cast<void **>(&c->pinned), static_cast<size_t>(STAGES) * STAGE_BYTES, 0));
-    BY_CUDA_TRY(err, cudaHostAlloc(reinterpret_cast<void **>(&c->flags_host), 4, 0));
+    BY_CUDA_TRY(err, cudaHostAlloc(reinterpret_cast<void **>(&c->flags_host), ANSWER_BYTES, 0));
     BY_CUDA_TRY(err, cudaMalloc(reinterpret_cast<void **>(&c->flags), 256));
     BY_CUDA_TRY(err, cudaMemsetAsync(c->flags, 0, 256, c->stream));
     c->router_bytes = 16 << 20; /* 8192 rows of 512 experts; more take the plain kernel */

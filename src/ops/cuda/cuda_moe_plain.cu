@@ -101,10 +101,7 @@ by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *a, by_err *err) {
     by_status status = by_cuda_scratch(c, by_cuda_pad(n * sizeof(plain_expert)) + by_cuda_pad(h * 4), err);
     if (status >= 0) {
         plain_expert *table = by_cuda_take<plain_expert>(c, n);
-        cudaError_t rc = cudaMemcpyAsync(table, host, n * sizeof(plain_expert), cudaMemcpyHostToDevice, c->stream);
-        if (rc == cudaSuccess) rc = cudaStreamSynchronize(c->stream); /* host is pageable and freed below */
-        c->syncs++;
-        if (rc != cudaSuccess) status = by_cuda_fail(err, "expert table", rc);
+        status = by_cuda_upload(c, reinterpret_cast<unsigned char *>(table), host, n * sizeof(plain_expert), err);
         moe_plain_view v = {view_of(a->x), view_of(a->idx), view_of(a->weight), view_of(a->y), table,
                             by_cuda_take<float>(c, h), static_cast<int>(slots), static_cast<int>(k), a->n_experts, static_cast<int>(I),
                             a->y.dtype, a->limit, a->quant};

@@ -215,7 +215,7 @@ template <class KEY> __global__ void block_max_kernel(select_view a) {
 }
 
 /* One block a row, or the blocks of a cluster; grid.z 2: the second layer of the grid chooses the candidate blocks. */
-template <class KEY, bool SHARED> __global__ void __launch_bounds__(TOPK_THREADS) select_kernel(select_view a) {
+template <class KEY, int PEERS> __global__ void __launch_bounds__(TOPK_THREADS) select_kernel(select_view a) {
     depend_wait();
     depend_launch();
     extern __shared__ __align__(16) unsigned char bytes[];
@@ -226,14 +226,14 @@ template <class KEY, bool SHARED> __global__ void __launch_bounds__(TOPK_THREADS
         int32_t *sel = reinterpret_cast<int32_t *>(a.sel.row(t));
         const KEY *score = static_cast<const KEY *>(a.score) + t * a.stride;
         auto put = [&](int rank, int place) { sel[1 + rank] = item_entry(a, r, place); };
-        bool some = r.visible > a.topk && r.items > a.topk, first = !SHARED || cluster_rank() == 0;
+        bool some = r.visible > a.topk && r.items > a.topk, first = PEERS == 1 || cluster_rank() == 0;
         if (first && tid == 0) sel[0] = r.visible <= a.topk ? -1 : min(r.items, a.topk);
-        if (SHARED && some && r.items >= TOPK_SHARED) topk_select_shared(m, score, r.items, a.topk, put);
+        if (PEERS > 1 && some && r.items >= topk_shared_least(PEERS)) topk_select_shared<PEERS>(m, score, r.items, a.topk, put);
         else if (first && some) topk_select(m, score, r.items, a.topk, put);
         else if (first && r.visible > a.topk)
             for (int i = tid; i < r.items; i += TOPK_THREADS) sel[1 + i] = item_entry(a, r, i);
     }
-    if (a.mode != BY_CAND_SOURCE || blockIdx.z + 1 < gridDim.z || (SHARED && cluster_rank() != 0)) return;
+    if (a.mode != BY_CAND_SOURCE || blockIdx.z + 1 < gridDim.z || (PEERS > 1 && cluster_rank() != 0)) return;
     int32_t *cand = reinterpret_cast<int32_t *>(a.cand.row(t));
     int blocks = (r.visible + a.cand_size - 1) / a.cand_size;
     if (tid == 0) cand[0] = blocks <= a.cand_blocks ? -1 : a.cand_blocks;
@@ -245,14 +245,15 @@ template <class KEY, bool SHARED> __global__ void __launch_bounds__(TOPK_THREADS
 /* items: most scored items of a row. */
 template <class KEY> static by_status launch_select(by_cuda *c, const select_view &v, int items, int blocks, by_err *err) {
     unsigned rows = static_cast<unsigned>(v.b.n_rows);
-    bool cuts = v.mode == BY_CAND_SOURCE && blocks > v.cand_blocks, few = v.b.n_rows * TOPK_PEERS <= c->sms;
+    bool cuts = v.mode == BY_CAND_SOURCE && blocks > v.cand_blocks;
+    int peers = topk_peers(v.b.n_rows, c->sms);
     if (cuts)
         BY_CUDA_TRY(err, by_cuda_chain(c, block_max_kernel<KEY>, dim3(static_cast<unsigned>((blocks + 255) / 256), rows), 256, 0, 1, v));
-    bool shared = few && items >= TOPK_SHARED && v.topk <= TOPK_THREADS;
-    auto kernel = shared ? select_kernel<KEY, true> : select_kernel<KEY, false>;
+    unsigned layers = cuts && peers > 1 ? 2 : 1;
+    if (items < topk_shared_least(peers) || v.topk > TOPK_THREADS) peers = 1;
+    auto kernel = peers == 4 ? select_kernel<KEY, 4> : peers == 2 ? select_kernel<KEY, 2> : select_kernel<KEY, 1>;
     BY_TRY(by_cuda_smem(kernel, sizeof(topk_shared), err));
-    dim3 grid(shared ? TOPK_PEERS : 1, rows, cuts && few ? 2 : 1);
-    BY_CUDA_TRY(err, by_cuda_chain(c, kernel, grid, TOPK_THREADS, sizeof(topk_shared), shared ? TOPK_PEERS : 1, v));
+    BY_CUDA_TRY(err, by_cuda_chain(c, kernel, dim3(static_cast<unsigned>(peers), rows, layers), TOPK_THREADS, sizeof(topk_shared), peers, v));
     return BY_OK;
 }
 

@@ -188,20 +188,22 @@ template <class KEY, class PUT> __device__ static void topk_select(topk_shared &
     __syncthreads(); /* m may be used again */
 }
 
-/* The same by the TOPK_PEERS blocks of a cluster, n at least TOPK_SHARED: each bounds and collects in its part of the row; then
+/* The same by the PEERS blocks of a cluster, n at least topk_shared_least(PEERS): each bounds and collects in its part of the row; then
  * each finds the k-th key among all that were collected, and puts what it has collected itself. All threads of all blocks. */
-enum { TOPK_PEERS = 4, TOPK_SHARED = TOPK_PEERS * TOPK_THREADS * 8 };
-template <class KEY, class PUT> __device__ static void topk_select_shared(topk_shared &m, const KEY *s, int n, int k, PUT put) {
+__host__ __device__ static inline constexpr int topk_shared_least(int peers) { return peers * TOPK_THREADS * 8; }
+/* Blocks of a cluster for so many rows: more of four than half the device would not run at once. */
+static inline int topk_peers(int64_t rows, int sms) { return rows * 8 <= sms ? 4 : rows * 2 <= sms ? 2 : 1; }
+template <int PEERS, class KEY, class PUT> __device__ static void topk_select_shared(topk_shared &m, const KEY *s, int n, int k, PUT put) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, rank = static_cast<int>(cluster_rank());
-    int share = n / TOPK_PEERS / 8 * 8, first = rank * share, end = rank == TOPK_PEERS - 1 ? n : first + share;
+    int share = n / PEERS / 8 * 8, first = rank * share, end = rank == PEERS - 1 ? n : first + share;
     int part = (end - first + TOPK_WARPS * 256 - 1) / (TOPK_WARPS * 256) * 256;
     int w0 = min(first + warp * part, end), w1 = min(w0 + part, end);
     uint32_t count = topk_collect(m, s, w0, w1, n, topk_bound(m, s, first, end, k));
     if (lane == 0) m.list_n[warp] = count;
     cluster_sync();
-    uint32_t n_of[TOPK_PEERS], keys_of[TOPK_PEERS], full = 0;
+    uint32_t n_of[PEERS], keys_of[PEERS], full = 0;
 #pragma unroll
-    for (int r = 0; r < TOPK_PEERS; r++) {
+    for (int r = 0; r < PEERS; r++) {
         n_of[r] = remote_u32(remote(smem_addr(&m.list_n[warp]), r));
         keys_of[r] = remote(smem_addr(&m.list_key[warp][0]), r);
         full |= n_of[r] > TOPK_LIST;
@@ -214,7 +216,7 @@ template <class KEY, class PUT> __device__ static void topk_select_shared(topk_s
     uint32_t left = static_cast<uint32_t>(k);
     uint32_t least = topk_nth<KEY>(m, left, [&](auto f) {
 #pragma unroll
-        for (int r = 0; r < TOPK_PEERS; r++)
+        for (int r = 0; r < PEERS; r++)
             for (uint32_t i = lane; i < n_of[r]; i += 32) f(remote_u32(keys_of[r] + i * 4));
     });
     /* how many better and equal keys stand in front of this warp's list: in the blocks before, and in its own block */

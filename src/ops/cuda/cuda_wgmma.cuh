@@ -38,6 +38,11 @@ __device__ static inline uint64_t wgmma_desc(uint32_t addr) {
     return 1ull << 62 | 64ull << 32 | 1ull << 16 | (addr >> 4 & 0x3fff);
 }
 
+/* The same `bytes` further on, a multiple of 16; all of shared memory fits the field, so nothing has to be masked again. */
+__device__ static inline uint64_t wgmma_ahead(uint64_t desc, uint32_t bytes) {
+    return (desc >> 32) << 32 | (static_cast<uint32_t>(desc) + (bytes >> 4));
+}
+
 __device__ static inline void mbar_init(uint32_t bar, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
 }
