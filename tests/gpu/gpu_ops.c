@@ -173,6 +173,14 @@ static void same_bytes(const char *name, pair p, double share) {
     free(x);
     free(y);
 }
+static void same_on_device(const char *name, by_tensor p, by_tensor q) {
+    unsigned char *x = download(p), *y = download(q);
+    int64_t bad = 0;
+    for (int64_t i = 0; i < p.rows * p.stride; i++) bad += x[i] != y[i];
+    verdict(name, bad == 0, (double)bad, 0);
+    free(x);
+    free(y);
+}
 /* Limits by the dtype of the output. */
 static double diff_of(by_dtype t) { return t == BY_F32 ? 1e-10 : t == BY_BF16 ? 1e-5 : 2e-4; }
 static double worst_of(by_dtype t) { return t == BY_F32 ? 2e-5 : t == BY_BF16 ? 1e-2 : 0.08; }
@@ -232,7 +240,16 @@ static void test_hc(int64_t T, int D, by_dtype act, by_dtype fnt) {
                             comb.t[i], m, 20, 1e-20f, 1e-6f};
         MUST(by_op_hc_mix(dev[i], &a, err));
     }
+    pair alone = make(act, T, D, NULL), next1 = make(BY_F32, T, m, NULL), post1 = make(BY_F32, T, m, NULL), comb1 = make(BY_F32, T, m * m, NULL);
+    for (int64_t t = 0; t < T; t++) { /* a row alone gets the same bits */
+        by_hc_mix_args a = {by_tensor_rows(h.t[GPU], t, 1), by_tensor_rows(pre.t[GPU], t, 1), fn.t[GPU], base.t[GPU], scale.t[GPU], norm.t[GPU],
+                            by_tensor_rows(alone.t[GPU], t, 1), {0}, by_tensor_rows(next1.t[GPU], t, 1), by_tensor_rows(post1.t[GPU], t, 1),
+                            by_tensor_rows(comb1.t[GPU], t, 1), m, 20, 1e-20f, 1e-6f};
+        MUST(by_op_hc_mix(dev[GPU], &a, err));
+    }
     NAME("hc_mix T %d D %d %s, fn %s: y", (int)T, D, by_dtype_name(act), by_dtype_name(fnt));
+    same_on_device("  rows alone: y", y.t[GPU], alone.t[GPU]);
+    same_on_device("  rows alone: comb", comb.t[GPU], comb1.t[GPU]);
     check(name, y);
     check("  y_a8", a8);
     compare("  next_pre", next, 1e-10, 1e-4);

@@ -46,9 +46,9 @@ for backend in cpu cuda; do
   sed 's/,"logprob[^]}]*//g' "$work/generate.$backend" | grep -o '"id":"[^"]*"\|"tokens":\[[^]]*\]' | sort >"$work/tokens.$backend"
 done
 cmp "$work/tokens.cpu" "$work/tokens.cuda" && [ "$(wc -l <"$work/tokens.cpu")" -ge 24 ] && echo "greedy tokens equal the cpu backend's" ||
-  { failed=1; echo "greedy tokens FAILED"; }
+  { failed=1; echo "greedy tokens FAILED"; diff "$work/tokens.cpu" "$work/tokens.cuda" | cut -c1-300 | head -8; }
 answers "$work/batch.cpu" >"$work/words.cpu"
 answers "$work/batch.cuda" >"$work/words.cuda"
 cmp "$work/words.cpu" "$work/words.cuda" && [ "$(grep -c custom_id "$work/words.cpu")" -eq 8 ] && echo "answers of the engine equal the cpu backend's" ||
-  { failed=1; echo "answers of the engine FAILED"; head -c 600 "$work/words.cpu" "$work/words.cuda"; }
+  { failed=1; echo "answers of the engine FAILED"; diff "$work/words.cpu" "$work/words.cuda" | head -20; }
 exit $failed

@@ -213,49 +213,46 @@ __device__ static void find_keys(const attention_view &a, const row_keys &k, con
  * loads nor stores collide. */
 __device__ static inline int row_of_thread() { return (threadIdx.x & 127) / 32 * 8 + (threadIdx.x & 7); }
 template <bool FP4> struct raw_row { /* FP8: E4M3 with UE8M0 per 32 channels; FP4: E2M1 with E4M3 per 16 */
-    uint4 v[FP4 ? 4 : 8], scale[FP4 ? 2 : 1];
+    typename std::conditional<FP4, uint2, uint4>::type v[8];
+    uint4 scale[FP4 ? 2 : 1];
 };
-__device__ static inline uint4 load_once(const void *p) { /* each record is read by one block: it need not stay in the first cache */
-    uint4 v;
-    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
-    return v;
-}
 template <bool FP4> __device__ static inline void load_row(raw_row<FP4> &raw, const unsigned char *key) {
+    using piece = typename std::conditional<FP4, uint2, uint4>::type;
     int first = threadIdx.x >> 3 & 3;
     raw = {};
     if (!key) return;
 #pragma unroll
-    for (int j = 0; j < (FP4 ? 4 : 8); j++) raw.v[j] = load_once(key + (first + 4 * j) * 16);
+    for (int j = 0; j < 8; j++) raw.v[j] = reinterpret_cast<const piece *>(key)[first + 4 * j];
 #pragma unroll
-    for (int j = 0; j < (FP4 ? 2 : 1); j++) raw.scale[j] = load_once(key + (FP4 ? WIDTH / 2 : WIDTH) + j * 16);
+    for (int j = 0; j < (FP4 ? 2 : 1); j++) raw.scale[j] = reinterpret_cast<const uint4 *>(key + (FP4 ? WIDTH / 2 : WIDTH))[j];
 }
 template <bool FP4> __device__ static inline void store_row(const raw_row<FP4> &raw, uint32_t tile, int r) {
     int first = threadIdx.x >> 3 & 3;
 #pragma unroll
-    for (int j = 0; j < (FP4 ? 4 : 8); j++) {
-        const uint4 &q = raw.scale[FP4 ? j / 2 : 0];
-        if constexpr (FP4) { /* two units of 16 channels, their scales bytes 2 (first + 4 j) and the next of 32 */
-            uint32_t low = j % 2 ? q.z : q.x, high = j % 2 ? q.w : q.y, w = (first & 2 ? high : low) >> (first & 1) * 16;
-            put_fp4(tile, r, 2 * (first + 4 * j), make_uint2(raw.v[j].x, raw.v[j].y), w & 0xff);
-            put_fp4(tile, r, 2 * (first + 4 * j) + 1, make_uint2(raw.v[j].z, raw.v[j].w), w >> 8 & 0xff);
+    for (int j = 0; j < 8; j++) {
+        if constexpr (FP4) { /* byte first + 4 j of 32 */
+            const uint4 &q = raw.scale[j / 4];
+            uint32_t w = j % 4 == 0 ? q.x : j % 4 == 1 ? q.y : j % 4 == 2 ? q.z : q.w;
+            put_fp4(tile, r, first + 4 * j, raw.v[j], w >> 8 * first & 0xff);
         } else { /* byte first / 2 + 2 j of 16 */
+            const uint4 &q = raw.scale[0];
             uint32_t w = j / 2 == 0 ? q.x : j / 2 == 1 ? q.y : j / 2 == 2 ? q.z : q.w;
             put_fp8(tile, r, first + 4 * j, raw.v[j], w >> (j % 2 * 16 + first / 2 * 8) & 0xff);
         }
     }
 }
-/* Tiles [i, end) of the block, counted from its first, of one format. A tile's records are on their way while its stage is not
- * free yet; they are asked for behind the fence of the tile before, which would wait for them. */
+/* Tiles [i, end) of the block, counted from its first, of one format: half tiles, the next on its way while one is expanded. */
 template <bool FP4> __device__ static void expand_tiles(const unsigned char *const *at, int i, int end, uint32_t base) {
     int r = row_of_thread();
+    raw_row<FP4> low, high;
+    if (i < end) load_row<FP4>(low, at[i * TILE + r]);
     for (; i < end; i++) {
         int stage = i % STAGES;
         uint32_t to = base + SMEM_K + static_cast<uint32_t>(stage) * TILE_BYTES;
-        raw_row<FP4> low, high;
-        load_row<FP4>(low, at[i * TILE + r]);
         load_row<FP4>(high, at[i * TILE + r + 32]);
         mbar_wait(bar_of(base, BAR_KEYS_FREE, stage), static_cast<uint32_t>(i / STAGES & 1) ^ 1);
         store_row<FP4>(low, to, r);
+        if (i + 1 < end) load_row<FP4>(low, at[(i + 1) * TILE + r]);
         store_row<FP4>(high, to, r + 32);
         fence_async();
         mbar_arrive(bar_of(base, BAR_KEYS, stage));
