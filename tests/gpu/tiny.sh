@@ -38,7 +38,7 @@ for i in 1 2 3 4 5 6 7 8; do
   printf '{"custom_id":"%d","method":"POST","url":"/v1/chat/completions","body":{"model":"tiny","messages":[{"role":"user","content":"What is %d + %d?"}],"temperature":0,"max_tokens":32}}\n' \
     $i $((i * 7)) $((i + 3))
 done >"$work/batch.jsonl"
-answers() { grep -o '"custom_id":"[0-9]*"\|"content":"[^"]*"\|"reasoning_content":"[^"]*"' "$1" | paste -sd ' ' | sed 's/"custom_id"/\n&/g' | sort; }
+answers() { grep -o '"custom_id":"[0-9]*"\|"content":"[^"]*"\|"reasoning_content":"[^"]*"' "$1" | paste -sd ' ' | sed 's/ *"custom_id"/\n&/g' | sed 's/^ *//' | sort; }
 for backend in cpu cuda; do
   "$program" generate -m "$source/models/tiny" -i "$work/generate.jsonl" -o "$work/generate.$backend" --numerics exact --backend $backend || failed=1
   "$program" batch -m "$source/models/tiny" --served-model-name tiny --honour-sampling -i "$work/batch.jsonl" -o "$work/batch.$backend" --numerics exact \
