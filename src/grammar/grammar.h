@@ -31,7 +31,7 @@ typedef struct by_grammar_vocab_in {
     uint32_t eos;           /* id of end of text */
 } by_grammar_vocab_in;
 
-/* Builds the byte trie and the tables of JSON strings (about 30 ms and 20 MB for 129,280 tokens).
+/* Builds the byte trie and the tables of characters and JSON strings (about 0.1 s and 21 MB for 129,280 tokens).
  * Errors: BY_EINVAL (sizes), BY_ENOMEM. */
 by_status by_grammar_vocab_create(by_grammar_vocab **out, const by_grammar_vocab_in *in, by_err *err);
 /* The same from a loaded tokenizer (its added tokens are the control tokens), or from its file. Errors: as above, and

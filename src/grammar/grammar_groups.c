@@ -181,8 +181,9 @@ by_status by_gv_holds_init(by_grammar_vocab *v, by_err *err) {
         by_gv_sig sig = by_gv_text_sig(v, v->bytes[id]);
         if (sig & BY_GV_BAD) continue;
         v->text[id >> 5] |= 1u << (id & 31);
-        for (unsigned g = 0; g < BY_GV_GROUPS; g++)
-            if (sig >> g & 1) v->holds[(size_t)g * v->words + (id >> 5)] |= 1u << (id & 31);
+        for (unsigned half = 0; half < 128; half += 64)
+            for (uint64_t x = (uint64_t)(sig >> half); x; x &= x - 1)
+                v->holds[(size_t)(half + (unsigned)__builtin_ctzll(x)) * v->words + (id >> 5)] |= 1u << (id & 31);
         for (unsigned k = 0; k < N_KINDS; k++)
             if (sig & kind_sig(k)) v->holds[(size_t)(BY_GV_GROUPS + k) * v->words + (id >> 5)] |= 1u << (id & 31);
     }

@@ -38,8 +38,7 @@ static by_status build_trie(by_grammar_vocab *v, const entry *e, uint32_t n, by_
     span *sp = by_alloc(BY_MEM_GRAMMAR, by_mul_size(cap, sizeof *sp));
     by_gv_node *nodes = by_alloc_zero(BY_MEM_GRAMMAR, by_mul_size(cap, sizeof *nodes));
     uint8_t *byte = by_alloc_zero(BY_MEM_GRAMMAR, cap);
-    v->node_sig = by_alloc_zero(BY_MEM_GRAMMAR, by_mul_size(cap, sizeof *v->node_sig));
-    if (!sp || !nodes || !byte || !v->node_sig) {
+    if (!sp || !nodes || !byte) {
         by_free(sp);
         by_free(nodes);
         by_free(byte);
@@ -66,10 +65,13 @@ static by_status build_trie(by_grammar_vocab *v, const entry *e, uint32_t n, by_
         }
     }
     by_free(sp);
-    v->nodes = nodes;
-    v->byte = byte;
+    void *less = by_realloc(BY_MEM_GRAMMAR, nodes, by_mul_size(count, sizeof *nodes)); /* tokens share two thirds of their bytes */
+    v->nodes = less ? less : nodes;
+    less = by_realloc(BY_MEM_GRAMMAR, byte, count);
+    v->byte = less ? less : byte;
     v->n_nodes = count;
-    return BY_OK;
+    v->node_sig = by_alloc_zero(BY_MEM_GRAMMAR, by_mul_size(count, sizeof *v->node_sig));
+    return v->node_sig ? BY_OK : BY_FAIL(err, BY_ENOMEM, "vocabulary: out of memory for the trie");
 }
 
 static uint32_t find_node(const by_grammar_vocab *v, by_str s) {
