@@ -374,7 +374,7 @@ MM_INLINE void column_fp4(uint8_t *to, const uint8_t *p, int64_t stride, const u
  * column of a tile the next tile begins. The weight rows below, which this thread usually takes next, are fetched in the order
  * of their addresses: 32 separate streams are more than the hardware follows. */
 MM_INLINE void multiply_few(const state *s, const by_mm_tile *tiles, int n, bool two) {
-    enum { AHEAD = 4, SLOTS = 2 * AHEAD, SLOT_BYTES = 2 * TILE_BYTES, LINES = BY_MM_ROWS * 16 / 64 };
+    enum { AHEAD = 3, SLOTS = 8, SLOT_BYTES = 2 * TILE_BYTES, LINES = BY_MM_ROWS * 16 / 64 };
     uint8_t *const ring = s->w->buffer[0];
     const int64_t m = tiles->m, n0 = m < 16 ? m : 16, n1 = m - n0, columns = s->columns;
     const uint8_t *b0 = tiles->x, *b1 = tiles->x + 16 * tiles->x_stride;
