@@ -13,9 +13,11 @@
 
 _Static_assert(BY_SPEC_DRAFTS_MAX == BY_ENGINE_DRAFTS_MAX, "one limit for the public header and the private one");
 
-/* auto: a pause in drafting lasts so many steps, doubled each time it is found right. A trial is judged after so many, a clear loss (below
- * LOSS) soon; not before so many blocks of drafts have been looked at, since one text may be hard where the next is easy. */
-enum { FIRST_PAUSE = 64, LAST_PAUSE = 4096, TRIAL = 24, SHORT_TRIAL = 6, TRIAL_BLOCKS = 48, COST_AGE_S = 3600 };
+/* auto: a pause in drafting lasts so many steps, doubled each time it is found right; the first is longer with many sequences, which are
+ * alike from step to step as a whole. A trial is judged after so many, a clear loss (below LOSS) soon; not before so many blocks of drafts
+ * have been looked at, since one text may be hard where the next is easy. */
+enum { FIRST_PAUSE = 64, FIRST_PAUSE_MANY = 256, MANY = 8, LAST_PAUSE = 4096 };
+enum { TRIAL = 24, SHORT_TRIAL = 6, TRIAL_BLOCKS = 48, COST_AGE_S = 3600 };
 #define LOSS 0.93
 #define MEASURE_MS 200.0 /* at the start: enough for a small model's curve, little beside loading a large one */
 
@@ -118,7 +120,7 @@ static void judge_pace(by_drafting *d, int32_t n) {
         d->longer = 0;
         return;
     }
-    d->pause = d->longer ? d->longer : FIRST_PAUSE;
+    d->pause = d->longer ? d->longer : n < MANY ? FIRST_PAUSE : FIRST_PAUSE_MANY;
     d->longer = d->pause * 2 < LAST_PAUSE ? d->pause * 2 : LAST_PAUSE;
     d->pace.n = 0;
 }

@@ -66,6 +66,15 @@ by_status by_runner_read_logits(const by_runner *r, int32_t i, float *dst, by_er
 
 /* ---- drafts ---------------------------------------------------------------------------------------------------- */
 
+/* What drafting asks of a backend beyond the trunk's operators (ops.h has their shapes):
+ *   trunk steps   hc_read with pre of stride 0 into columns of a wider row (features), gather_rows of them, act8, matmul, rmsnorm,
+ *                 window_kv and ring_store into the draft layers' rings
+ *   draft calls   attention with `block` set (no pages, `from` as in steps; kv has the block's own records, which are stored nowhere),
+ *                 router and moe with the draft's number of experts and no bias_vl, hc_read and hc_close of all rows in another order,
+ *                 matmul of fp32 results with one column (confidences) and with [V, rank] BF16 weights (the Markov head), gather_rows
+ *                 from its BF16 embedding, add of fp32 rows in place
+ *   host          logits are looked at row by row through by_mem_view, and one column of confidences is read back per draft */
+
 /* A sequence whose newest token has been chosen and not been run: the draft layers propose what follows it. */
 typedef struct by_draft_seq {
     int32_t slot;     /* state slot whose rings hold the rows of the tokens in front */
