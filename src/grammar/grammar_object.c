@@ -256,7 +256,7 @@ static uint32_t key_trie(by_gr *g, by_gr_objdef *d) {
         at[i + 1] = b.len;
     }
     for (uint32_t i = 0; ok && i < d->n; i++)
-        words[i] = by_str_of(b.ptr + at[i], at[i + 1] - at[i]);
+        words[i] = b.len ? by_str_of(b.ptr + at[i], at[i + 1] - at[i]) : by_str_of("", 0); /* no key has a byte */
     if (ok)
         t = by_gr_trie_new(g, words, d->n, true);
     else
