@@ -811,7 +811,7 @@ static void test_engram_gate(int64_t T, int D, by_dtype act) {
 }
 
 static void all_matmuls(void) {
-    static const int sizes[] = {1, 7, 8, 9, 16, 31, 33, 64, 65, 129, 300};
+    static const int sizes[] = {1, 7, 8, 9, 16, 31, 33, 64, 65, 129, 300, 600};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         test_matmul(sizes[i], 192, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, true);
         test_matmul(sizes[i], 200, 320, 1, BY_BF16, BY_BF16, BY_F32, true);

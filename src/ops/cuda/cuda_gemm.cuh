@@ -1,10 +1,10 @@
 // cuda_gemm.cuh - the matrix product of the backend: weights in any stored format times rows of activations.
 //
-// One warpgroup owns 64 weight rows and up to 256 tokens. It reads the weights' own bytes (E4M3, E2M1 or bf16) with
+// One warpgroup owns 64 weight rows and up to 256 tokens. It reads the weights' own bytes (E4M3 or bf16) with
 // asynchronous copies whose destination only the issuing thread reads, so that no barrier stands between memory and
-// registers; expands them there to bf16 with the scale multiplied in, which is exact; and feeds them as the A operand of
-// the tensor core. Activations come as bf16 rows in the order that the B operand wants (an "image", made by
-// by_cuda_image_*), by bulk copies of an extra warp.
+// registers, or (E2M1) finds them brought by bulk copies; expands them in registers to bf16 with the scale multiplied in,
+// which is exact; and feeds them as the A operand of the tensor core. Activations come as bf16 rows in the order that the
+// B operand wants (an "image", made by by_cuda_image_*), by bulk copies of an extra warp.
 //
 // Sums. Each output is a chain of fp32 accumulations over k in ascending steps of 16, or several chains over segments of k,
 // added in order; how many, depends on the weights alone: a row's bits do not depend on the number of rows. Scales: a
@@ -26,7 +26,8 @@ template <int WT> struct kind {
     static constexpr int BLOCKS = K / 64;                  /* image blocks of a unit */
     static constexpr int CHUNKS = WT == W_BF16 ? 2 : 1;    /* 16-byte pieces of a row that one thread reads */
     static constexpr int SCALES = WT == W_BF16 ? 0 : 1;
-    static constexpr int STEPS = K / 32;                   /* matrix instructions of half a unit */
+    static constexpr bool STRIPS = WT == W_FP4;            /* rearranged in memory, see strip_place */
+    static constexpr int STEPS = K / 16;                   /* matrix instructions of a unit */
 };
 
 /* Position in the image of channel k within its unit. */
@@ -45,7 +46,10 @@ struct image {
     unsigned char *p;
     int64_t block_stride;
 };
-static inline size_t image_bytes(int64_t rows, int64_t k) { return static_cast<size_t>(rows) * static_cast<size_t>(k) * 2; }
+/* With room behind for the tokens that the last tile of a block of k reads in vain. */
+static inline size_t image_bytes(int64_t rows, int64_t k) {
+    return static_cast<size_t>(rows) * static_cast<size_t>(k) * 2 + (32 << 10);
+}
 
 /* Segments of k are cut for a device of this many multiprocessors, whatever the device: bits do not depend on it. */
 enum { SEGMENT_SMS = 132 };
@@ -64,14 +68,13 @@ struct gemm_part {
     int rows, y_dtype, tile0, group_rows; /* group_rows: rows that read the same k of the image; all rows without groups */
 };
 struct gemm_args {
-    image x;
+    image x, w; /* w: room for the weights' own image, by_cuda_weight_image bytes; NULL where that is 0 */
     int T, K, n_parts, token_tiles, segments;
     int32_t *flags;
-    float *totals; /* see gemm_loop::consume, by_cuda_totals floats; NULL where it returns 0 */
     gemm_part part[BY_MATMUL_PARTS];
 };
-/* Floats of g.totals that by_cuda_products wants for these tokens, weights and K. */
-size_t by_cuda_totals(const gemm_args &g);
+/* Bytes of g.w that by_cuda_products wants for these tokens, weights and K. */
+size_t by_cuda_weight_image(const gemm_args &g);
 /* Kinds W_FP8 and W_BF16, K a multiple of 128 and 64. The image holds a multiple of 256 rows; those from T on may hold
  * anything. */
 by_status by_cuda_products(by_cuda *c, weight_kind kind, gemm_args &g, by_err *err);
@@ -92,9 +95,19 @@ template <int PAIR> __device__ static inline uint32_t expand_fp4(uint32_t w, uin
     uint32_t em = PAIR == 0 ? w << 6 : PAIR == 1 ? w << 2 : PAIR == 2 ? w >> 2 : w >> 6;
     return mul_bf16x2((sign & 0x80008000u) | (em & 0x01c001c0u), m);
 }
-/* FP4 weights are rearranged in place at their first use (cuda_moe.cu): a word's four pairs then come out with fewer
- * instructions. In each half word, for nibbles s e1 e0 m: nibble 0 has s at bit 15 and e1 e0 m at 8..6, nibble 1 at 12 and
- * 5..3, nibble 2 at 9 and 2..0, nibble 3 at 14 and 13, 11, 10. */
+/* FP4 weights are rearranged in place at their first use (cuda_moe.cu), in two ways.
+ * Rows: a strip of 32 rows holds, for each 128 k, the 16 bytes that each of a warpgroup's 128 threads multiplies, one after
+ * another, and its scales a byte for each thread likewise. So a stage is a few bulk copies of kilobytes: fewer instructions,
+ * fewer requests to the L2 cache (which bounds these products) and whole sectors of scales.
+ * Words: a word's four pairs come out with fewer instructions. In each half word, for nibbles s e1 e0 m: nibble 0 has s at
+ * bit 15 and e1 e0 m at 8..6, nibble 1 at 12 and 5..3, nibble 2 at 9 and 2..0, nibble 3 at 14 and 13, 11, 10. */
+enum { STRIP_UNIT = 2048, STRIP_SCALES = 128 }; /* bytes of 128 k */
+/* Thread of the warpgroup that has the 32 k from k on of row r. */
+__host__ __device__ static inline int strip_thread(int r, int k) { return r % 32 / 8 * 32 + r % 8 * 4 + k % 128 / 32; }
+/* Byte of a rearranged weight of K columns where those 32 k (16 bytes) of row r lie; of its scales: the same / 16. */
+__host__ __device__ static inline int64_t strip_place(int64_t r, int k, int K) {
+    return (r / 32 * (K / 128) + k / 128) * STRIP_UNIT + strip_thread(static_cast<int>(r % 32), k) * 16;
+}
 __host__ __device__ static inline uint32_t pack_fp4(uint32_t w) {
     uint32_t r = 0;
     for (int half = 0; half < 32; half += 16) {
@@ -109,24 +122,24 @@ template <int PAIR> __device__ static inline uint32_t expand_packed(uint32_t w, 
     if (PAIR < 3) return mul_bf16x2((PAIR == 0 ? w : PAIR == 1 ? w << 3 : w << 6) & 0x81c081c0u, m);
     return mul_bf16x2((w << 1 & 0x80008000u) | ((w >> 5 & 0x01000100u) | (w >> 4 & 0x00c000c0u)), m);
 }
-/* Operands of half a unit from the two rows of a thread. q0, q1: the half's words (2; bf16: 4). */
+/* Operand of instruction `i` of a unit from the two rows of a thread, q0 and q1: the unit's words. */
 template <int WT>
-__device__ static inline void expand(uint32_t (&a)[kind<WT>::STEPS][4], const uint32_t *q0, const uint32_t *q1, uint32_t m0,
+__device__ static inline void expand(uint32_t (&a)[4], int i, const uint32_t *q0, const uint32_t *q1, uint32_t m0,
                                      uint32_t m1) {
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        if constexpr (WT == W_FP8) {
-            expand_fp8(q0[i], m0, a[i][0], a[i][2]);
-            expand_fp8(q1[i], m1, a[i][1], a[i][3]);
-        } else if constexpr (WT == W_FP4) {
-            a[2 * i][0] = expand_packed<0>(q0[i], m0), a[2 * i][2] = expand_packed<1>(q0[i], m0);
-            a[2 * i][1] = expand_packed<0>(q1[i], m1), a[2 * i][3] = expand_packed<1>(q1[i], m1);
-            a[2 * i + 1][0] = expand_packed<2>(q0[i], m0), a[2 * i + 1][2] = expand_packed<3>(q0[i], m0);
-            a[2 * i + 1][1] = expand_packed<2>(q1[i], m1), a[2 * i + 1][3] = expand_packed<3>(q1[i], m1);
+    if constexpr (WT == W_FP8) {
+        expand_fp8(q0[i], m0, a[0], a[2]);
+        expand_fp8(q1[i], m1, a[1], a[3]);
+    } else if constexpr (WT == W_FP4) {
+        if (i % 2 == 0) {
+            a[0] = expand_packed<0>(q0[i / 2], m0), a[2] = expand_packed<1>(q0[i / 2], m0);
+            a[1] = expand_packed<0>(q1[i / 2], m1), a[3] = expand_packed<1>(q1[i / 2], m1);
         } else {
-            a[i][0] = q0[2 * i], a[i][2] = q0[2 * i + 1];
-            a[i][1] = q1[2 * i], a[i][3] = q1[2 * i + 1];
+            a[0] = expand_packed<2>(q0[i / 2], m0), a[2] = expand_packed<3>(q0[i / 2], m0);
+            a[1] = expand_packed<2>(q1[i / 2], m1), a[3] = expand_packed<3>(q1[i / 2], m1);
         }
+    } else {
+        a[0] = q0[2 * i], a[2] = q0[2 * i + 1];
+        a[1] = q1[2 * i], a[3] = q1[2 * i + 1];
     }
 }
 
@@ -140,8 +153,8 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_shape {
     static constexpr int K = kind<WT>::K * U;
     static constexpr int X = kind<WT>::BLOCKS * U * BT * 128;
     static constexpr int W = kind<WT>::CHUNKS * U * 2 * CONSUMERS * 16;
-    static constexpr int SCALE = WT == W_FP4 ? 4 * U : 4; /* bytes of scales of a row */
-    static constexpr int S = kind<WT>::SCALES * 2 * CONSUMERS * SCALE;
+    static constexpr int SCALE = 4; /* bytes of scales of a row */
+    static constexpr int S = kind<WT>::STRIPS ? 2 * CONSUMERS * U : kind<WT>::SCALES * 2 * CONSUMERS * SCALE;
     static constexpr int BYTES = 1024 + ST * (X + W + S + 16);
     /* Registers of a thread with PER_SM blocks on a multiprocessor; each of its quarters takes every fourth warp. */
     static constexpr int regs(int per_sm) {
@@ -155,7 +168,15 @@ struct gemm_rows {
     const unsigned char *w0, *w1, *s0, *s1;
 };
 
-template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
+/* Strips of a tile (see strip_place): those of the operand's two halves, `step` bytes from one warpgroup to the next; `groups`
+ * of these exist, the others read the first. */
+struct gemm_strips {
+    const unsigned char *w0, *w1, *s0, *s1;
+    int64_t step;
+    int groups;
+};
+
+template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2> struct gemm_loop {
     using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
     uint32_t x, w, s, full, empty; /* shared memory: images, weights, scales, barriers */
     uint32_t peers, rank, rank0;   /* blocks of the cluster that share the images (1: none); this one; the first of them */
@@ -186,29 +207,53 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
         if (peers > 1) cluster_meet();
     }
 
-    /* The extra warps: bring the images of `rows` tokens (a multiple of 8) once the kernels before are done. `at` is the
-     * first block at the first token. */
-    __device__ void produce(const unsigned char *at, int64_t block_stride, int rows, int stages) const {
+    static constexpr int BLOCKS = kind<WT>::BLOCKS * U, STRIP_BYTES = kind<WT>::STRIPS ? shape::W + shape::S : 0;
+
+    /* The extra warps: bring the images of `rows` tokens (a multiple of 8) once the kernels before are done, and the weights
+     * that lie in strips at once. `at` is the first block at the first token. */
+    __device__ void produce(const unsigned char *at, int64_t block_stride, int rows, int stages, gemm_strips g = {}) const {
         if constexpr (shape::TRADE) {
 #ifdef BY_HAS_WGMMA
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 #endif
         }
         if (threadIdx.x != shape::CONSUMERS) return;
+        uint32_t n = static_cast<uint32_t>(rows) / 8, first = n * rank / peers * 1024;
+        uint32_t bytes = n * (rank + 1) / peers * 1024 - first;
+        int early = 0;
+        if constexpr (kind<WT>::STRIPS) {
+            for (; early < ST && early < stages; early++) strips(g, rows, static_cast<uint32_t>(early));
+        }
         depend_wait();
-        int st = 0, all = rows * 128 * kind<WT>::BLOCKS * U;
-        uint32_t parity = 1, n = static_cast<uint32_t>(rows) / 8, first = n * rank / peers * 1024, bytes = n * (rank + 1) / peers * 1024 - first;
+        uint32_t st = 0, parity = 1;
+        at += first;
         for (int it = 0; it < stages; it++) {
             if (it >= ST) mbar_wait(empty + st * 8, parity);
-            mbar_expect(full + st * 8, all);
-            for (int b = 0; b < kind<WT>::BLOCKS * U; b++) {
+            if constexpr (!kind<WT>::STRIPS) mbar_expect(full + st * 8, rows * 128 * BLOCKS);
+            else if (it >= early) strips(g, rows, st);
+            for (int b = 0; b < BLOCKS; b++) {
                 uint32_t to = x + st * shape::X + b * BT * 128 + first;
                 if (peers == 1) bulk_load(to, at, static_cast<int>(bytes), full + st * 8);
-                else if (bytes) bulk_load_all(to, at + first, static_cast<int>(bytes), full + st * 8, (1u << peers) - 1);
+                else if (bytes) bulk_load_all(to, at, static_cast<int>(bytes), full + st * 8, (1u << peers) - 1);
                 at += block_stride;
             }
             if (++st == ST) st = 0, parity ^= 1;
         }
+    }
+    /* The weights of the next stage into slot st; the images of `rows` tokens will follow. */
+    __device__ void strips(gemm_strips &g, int rows, uint32_t st) const {
+        constexpr int RUN = U * STRIP_UNIT, SCALES = U * STRIP_SCALES;
+        mbar_expect(full + st * 8, rows * 128 * BLOCKS + STRIP_BYTES);
+#pragma unroll
+        for (int i = 0; i < GROUPS; i++) {
+            int64_t off = i < g.groups ? i * g.step : 0;
+            uint32_t to = w + st * shape::W + i * 2 * RUN, scales = s + st * shape::S + i * 2 * SCALES;
+            bulk_load(to, g.w0 + off, RUN, full + st * 8);
+            bulk_load(to + RUN, g.w1 + off, RUN, full + st * 8);
+            bulk_load(scales, g.s0 + off / 16, SCALES, full + st * 8);
+            bulk_load(scales + SCALES, g.s1 + off / 16, SCALES, full + st * 8);
+        }
+        g.w0 += RUN, g.w1 += RUN, g.s0 += SCALES, g.s1 += SCALES;
     }
 
     /* Starts the copies of one stage into slot st; the pointers move on to the next. */
@@ -225,53 +270,32 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
             uint32_t ts = s + st * shape::S + threadIdx.x * shape::SCALE;
             cp_async_small<shape::SCALE>(ts, r.s0);
             cp_async_small<shape::SCALE>(ts + shape::CONSUMERS * shape::SCALE, r.s1);
-            int step = WT == W_FP8 && U == 1 ? (it & 1) * 4 : shape::SCALE; /* FP8: a word of scales lasts 128 k */
+            int step = U == 1 ? (it & 1) * 4 : 4; /* a word of scales lasts 128 k */
             r.s0 += step;
             r.s1 += step;
         }
     }
 
-    /* acc (zeros before) becomes the product of all stages with the first N tokens; SUMS: k in `segments` chains, added in
-     * order, the sum so far kept in `total` (N / 2 * CONSUMERS floats of this block in memory: there are no registers for it).
-     * Returns false when a scale was out of range. */
-    template <int N, bool SUMS = false>
-    __device__ bool consume(float (&acc)[N / 2], gemm_rows r, int stages, int segments = 1, float *total = nullptr) const {
-        bool bad = false;
+    /* acc (zeros before) becomes the product of all stages with the first N tokens. Returns false when a scale was out of
+     * range. */
+    template <int N> __device__ bool consume(float (&acc)[N / 2], gemm_rows r, int stages) const {
         if constexpr (shape::TRADE) {
 #ifdef BY_HAS_WGMMA
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 #endif
         }
-        r.w0 += (threadIdx.x & 3) * 16;
-        r.w1 += (threadIdx.x & 3) * 16;
+        if constexpr (!kind<WT>::STRIPS) {
+            r.w0 += (threadIdx.x & 3) * 16;
+            r.w1 += (threadIdx.x & 3) * 16;
 #pragma unroll 1
-        for (int it = 0; it < ST - 1; it++) {
-            if (it < stages) fetch(r, static_cast<uint32_t>(it), it);
-            cp_commit();
-        }
-        place_in_ring at = {0, ST - 1, 0};
-        if constexpr (SUMS) {
-            float4 *mine = reinterpret_cast<float4 *>(total) + threadIdx.x;
-#pragma unroll 1
-            for (int i = 0; i < segments; i++) {
-                run<N>(acc, r, at, segment_first<shape::K>(i, segments, stages), segment_first<shape::K>(i + 1, segments, stages), stages, bad);
-#pragma unroll
-                for (int k = 0; k < N / 8; k++) {
-                    if (i > 0) {
-                        float4 t = mine[k * shape::CONSUMERS];
-                        acc[4 * k] = t.x + acc[4 * k], acc[4 * k + 1] = t.y + acc[4 * k + 1];
-                        acc[4 * k + 2] = t.z + acc[4 * k + 2], acc[4 * k + 3] = t.w + acc[4 * k + 3];
-                    }
-                    if (i + 1 < segments) {
-                        mine[k * shape::CONSUMERS] = make_float4(acc[4 * k], acc[4 * k + 1], acc[4 * k + 2], acc[4 * k + 3]);
-                        acc[4 * k] = acc[4 * k + 1] = acc[4 * k + 2] = acc[4 * k + 3] = 0;
-                    }
-                }
+            for (int it = 0; it < ST - 1; it++) {
+                if (it < stages) fetch(r, static_cast<uint32_t>(it), it);
+                cp_commit();
             }
-        } else {
-            run<N>(acc, r, at, 0, stages, stages, bad);
         }
-        cp_wait<0>();
+        bool bad = false;
+        run<N>(acc, r, stages, bad);
+        if constexpr (!kind<WT>::STRIPS) cp_wait<0>();
         if constexpr (kind<WT>::SCALES) {
 #pragma unroll
             for (int i = 0; i < N / 2; i++) acc[i] *= 0x1p20f;
@@ -279,52 +303,60 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
         return !bad;
     }
 
-    struct place_in_ring {
-        uint32_t st, ahead, parity; /* slot of this stage, the one in front of it, phase of its barrier */
-    };
-    /* Stages [it0, it1) of `stages`. */
-    template <int N>
-    __device__ void run(float (&acc)[N / 2], gemm_rows &r, place_in_ring &at, int it0, int it1, int stages, bool &bad) const {
-        constexpr int H = kind<WT>::STEPS, CH = kind<WT>::CHUNKS, ROW = shape::CONSUMERS * 16;
+    /* All stages. Instructions are issued in groups; DEPTH groups are in flight, each with operands of its own. */
+    template <int N> __device__ void run(float (&acc)[N / 2], gemm_rows &r, int stages, bool &bad) const {
+        constexpr int CH = kind<WT>::CHUNKS, ROW = shape::CONSUMERS * 16, STEPS = kind<WT>::STEPS;
+        constexpr int G = DEPTH == 2 ? STEPS / 2 : 2, GROUPS_OF_UNIT = STEPS / G; /* instructions of a group */
+        static_assert(GROUPS_OF_UNIT * U % DEPTH == 0, "a stage uses each set of operands equally often");
         int tid = threadIdx.x, c = tid & 3;
-        uint32_t st = at.st, ahead = at.ahead, parity = at.parity;
+        uint32_t st = 0, ahead = ST - 1, parity = 0; /* slot of this stage, the one in front of it, phase of its barrier */
         wgmma_done(acc);
 #pragma unroll 1
-        for (int it = it0; it < it1; it++) {
-            if (it + ST - 1 < stages) fetch(r, ahead, it + ST - 1);
-            cp_commit();
-            cp_wait<ST - 1>();
+        for (int it = 0; it < stages; it++) {
+            if constexpr (kind<WT>::STRIPS) {
+                mbar_wait(full + st * 8, parity);
+            } else {
+                if (it + ST - 1 < stages) fetch(r, ahead, it + ST - 1);
+                cp_commit();
+                cp_wait<ST - 1>();
+            }
             uint64_t desc = wgmma_desc(x + st * shape::X);
-            uint32_t a[2][H][4];
+            uint32_t a[DEPTH][G][4];
 #pragma unroll
             for (int u = 0; u < U; u++) {
-                uint32_t q0[4 * CH], q1[4 * CH], m0 = 0, m1 = 0, from = w + st * shape::W + tid * 16 + u * CH * 2 * ROW;
+                uint32_t q0[4 * CH], q1[4 * CH], m0 = 0, m1 = 0, from = w + st * shape::W;
+                from += kind<WT>::STRIPS ? (tid / 128 * 2 * U + u) * STRIP_UNIT + tid % 128 * 16 : tid * 16 + u * CH * 2 * ROW;
                 load_shared16(q0, from);
-                load_shared16(q1, from + ROW);
-                if constexpr (kind<WT>::SCALES) {
+                load_shared16(q1, from + (kind<WT>::STRIPS ? U * STRIP_UNIT : ROW));
+                if constexpr (kind<WT>::STRIPS) {
+                    uint32_t sc = s + st * shape::S + (tid / 128 * 2 * U + u) * STRIP_SCALES + tid % 128;
+                    m0 = scale_pair<WT>(load_shared_byte(sc), bad);
+                    m1 = scale_pair<WT>(load_shared_byte(sc + U * STRIP_SCALES), bad);
+                } else if constexpr (kind<WT>::SCALES) {
                     uint32_t sc = s + st * shape::S + tid * shape::SCALE;
-                    sc += WT == W_FP4 ? u * 4 + c : (U == 2 ? u : it & 1) * 2 + c / 2;
+                    sc += (U == 2 ? u : it & 1) * 2 + c / 2;
                     m0 = scale_pair<WT>(load_shared_byte(sc), bad);
                     m1 = scale_pair<WT>(load_shared_byte(sc + shape::CONSUMERS * shape::SCALE), bad);
                 }
-                expand<WT>(a[0], q0, q1, m0, m1);
-                if (u == 0) mbar_wait(full + st * 8, parity);
-                wgmma_fence();
 #pragma unroll
-                for (int i = 0; i < H; i++) wgmma<N>(acc, a[0][i], desc + place(u, 0, i));
-                wgmma_commit();
-                wgmma_wait<1>(); /* the half before is done with its image and with a[1] */
-                if (u == 0 && it > 0) release(empty + ahead * 8);
-                if constexpr (CH == 2) { /* bf16: operands are the loaded words, so not before a[1] is free */
-                    load_shared16(q0 + 4, from + 2 * ROW);
-                    load_shared16(q1 + 4, from + 3 * ROW);
+                for (int g = 0; g < GROUPS_OF_UNIT; g++) {
+                    int n = u * GROUPS_OF_UNIT + g; /* group of the stage */
+                    if constexpr (CH == 2) { /* bf16: operands are the loaded words, so not before their set is free */
+                        if (g == GROUPS_OF_UNIT / 2) {
+                            load_shared16(q0 + 4, from + 2 * ROW);
+                            load_shared16(q1 + 4, from + 3 * ROW);
+                        }
+                    }
+#pragma unroll
+                    for (int i = 0; i < G; i++) expand<WT>(a[n % DEPTH][i], g * G + i, q0, q1, m0, m1);
+                    if (n == 0 && !kind<WT>::STRIPS) mbar_wait(full + st * 8, parity);
+                    wgmma_fence();
+#pragma unroll
+                    for (int i = 0; i < G; i++) wgmma<N>(acc, a[n % DEPTH][i], desc + place(u, g * G + i));
+                    wgmma_commit();
+                    wgmma_wait<DEPTH - 1>(); /* the next set of operands is free */
+                    if (n == DEPTH - 2 && it > 0) release(empty + ahead * 8); /* the stage before is done with its image */
                 }
-                expand<WT>(a[1], q0 + 2 * CH, q1 + 2 * CH, m0, m1);
-                wgmma_fence();
-#pragma unroll
-                for (int i = 0; i < H; i++) wgmma<N>(acc, a[1][i], desc + place(u, 1, i));
-                wgmma_commit();
-                wgmma_wait<1>(); /* a[0] is free */
             }
             ahead = st; /* the slot in front of the next stage */
             if (++st == ST) {
@@ -334,7 +366,6 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
         }
         wgmma_wait<0>();
         wgmma_done(acc);
-        at = {st, ahead, parity};
     }
 
     /* One arrival of this warp at the barrier of every block that writes here. Without a branch: one between matrix
@@ -344,11 +375,36 @@ template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_loop {
         if (lane < peers) mbar_arrive_remote(bar, rank0 + lane);
     }
 
-    /* Descriptor offset (16-byte units) of instruction i of a half of unit u. */
-    __device__ static constexpr int place(int u, int half, int i) {
-        int step = half * kind<WT>::STEPS + i;
-        return (u * kind<WT>::BLOCKS + step / 4) * BT * 8 + step % 4 * 2;
+    /* Descriptor offset (16-byte units) of instruction i of unit u. */
+    __device__ static constexpr int place(int u, int i) {
+        return (u * kind<WT>::BLOCKS + i / 4) * BT * 8 + i % 4 * 2;
     }
 };
+
+/* Whether the outputs of rows up to `end` can leave in 16-byte pieces of bf16. */
+__device__ static inline bool in_pieces(const gemm_part &p, int end) {
+    return p.y_dtype == BY_BF16 && end <= p.rows && p.y_stride % 16 == 0 && reinterpret_cast<uintptr_t>(p.y) % 16 == 0;
+}
+/* Four 8 x 8 blocks of bf16 to shared memory, turned; each thread has the address of one row. */
+__device__ static inline void put_turned(uint32_t at, const uint32_t (&r)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(r[0]), "r"(r[1]),
+                 "r"(r[2]), "r"(r[3]) : "memory");
+}
+/* A warpgroup's sums, element by element: row `row` and `row` + 8 of tokens t0 on, as far as they exist. */
+template <int BT>
+__device__ static void store_direct(const gemm_part &p, const float (&acc)[BT / 2], int row, int t0, int T) {
+    int c = threadIdx.x & 3;
+#pragma unroll
+    for (int i = 0; i < BT / 8; i++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            int t = t0 + i * 8 + c * 2 + e;
+            if (t >= T) continue;
+            unsigned char *y = p.y + t * p.y_stride;
+            if (row < p.rows) store_value(p.y_dtype, y, row, acc[4 * i + e]);
+            if (row + 8 < p.rows) store_value(p.y_dtype, y, row + 8, acc[4 * i + 2 + e]);
+        }
+    }
+}
 
 #endif

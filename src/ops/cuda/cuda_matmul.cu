@@ -1,6 +1,7 @@
 // cuda_matmul.cu - the matmul operator: tensor cores for A8 x FP8 and BF16 x BF16 at the widths of the model, and a plain
 // kernel, one warp an output, for everything else (fp32 activations, small or odd widths).
 #include "ops/cuda/cuda_image.cuh"
+#include "ops/cuda/cuda_wide.cuh"
 
 /* ---- any dtype, any width ------------------------------------------------------------------------------------- */
 
@@ -33,22 +34,6 @@ __global__ void plain_matmul_kernel(plain_view a) {
 
 /* ---- tensor cores --------------------------------------------------------------------------------------------- */
 
-template <int BT>
-__device__ static void store_direct(const gemm_part &p, const float (&acc)[BT / 2], int row, int t0, int T) {
-    int c = threadIdx.x & 3;
-#pragma unroll
-    for (int i = 0; i < BT / 8; i++) {
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-            int t = t0 + i * 8 + c * 2 + e;
-            if (t >= T) continue;
-            unsigned char *y = p.y + t * p.y_stride;
-            if (row < p.rows) store_value(p.y_dtype, y, row, acc[4 * i + e]);
-            if (row + 8 < p.rows) store_value(p.y_dtype, y, row + 8, acc[4 * i + 2 + e]);
-        }
-    }
-}
-
 /* Through shared memory (free by now), so that each token's bf16 row leaves in 16-byte pieces. */
 template <int GROUPS, int BT>
 __device__ static void store_turned(const gemm_part &p, const float (&acc)[BT / 2], int n0, int t0, int T, uint32_t smem) {
@@ -62,8 +47,7 @@ __device__ static void store_turned(const gemm_part &p, const float (&acc)[BT / 
 #pragma unroll
         for (int j = 0; j < 4; j++)
             r[j] = bf16_bits(acc[4 * i + 2 * j]) | static_cast<uint32_t>(bf16_bits(acc[4 * i + 2 * j + 1])) << 16;
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at + i * 8 * PITCH),
-                     "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+        put_turned(at + i * 8 * PITCH, r);
     }
     bar_sync(1, GROUPS * 128);
     for (int i = tid; i < BT * PIECES; i += GROUPS * 128) {
@@ -76,8 +60,7 @@ __device__ static void store_turned(const gemm_part &p, const float (&acc)[BT / 
     }
 }
 
-/* SUMS: k has several segments. */
-template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, bool SUMS>
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, int DEPTH = 2>
 __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) gemm_kernel(const __grid_constant__ gemm_args a) {
     extern __shared__ unsigned char smem[];
     /* blocks of a cluster take neighbouring weight tiles of the same tokens; clusters run over the tokens first */
@@ -85,8 +68,9 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) g
     int tile = id / a.token_tiles * peers + blockIdx.x % peers, t0 = id % a.token_tiles * BT;
     while (pi + 1 < a.n_parts && tile >= a.part[pi + 1].tile0) pi++;
     const gemm_part &p = a.part[pi];
-    int n0 = (tile - p.tile0) * GROUPS * 64, first = min(n0, p.rows - 1), stages = a.K / gemm_shape<WT, U, GROUPS, BT, ST>::K;
-    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, true);
+    int n0 = (tile - p.tile0) * GROUPS * 64, first = min(n0, p.rows - 1);
+    int stages = a.K / gemm_shape<WT, U, GROUPS, BT, ST>::K;
+    gemm_loop<WT, U, GROUPS, BT, ST, DEPTH> loop(smem, true);
     depend_launch();
     if (threadIdx.x >= GROUPS * 128) {
         int64_t block = static_cast<int64_t>(first / p.group_rows) * (a.K / 64);
@@ -98,12 +82,10 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) g
     int r0 = min(row, p.rows - 1), r1 = min(row + 8, p.rows - 1);
     gemm_rows rows = {p.w + r0 * p.w_stride, p.w + r1 * p.w_stride, p.s + r0 / 32 * p.s_stride, p.s + r1 / 32 * p.s_stride};
     float acc[BT / 2] = {};
-    float *total = SUMS ? a.totals + static_cast<int64_t>(blockIdx.x) * (BT * GROUPS * 64) : nullptr;
-    if (!loop.template consume<BT, SUMS>(acc, rows, stages, SUMS ? a.segments : 1, total)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+    if (!loop.template consume<BT>(acc, rows, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
     loop.leave(); /* from here on its shared memory is this block's own */
     if constexpr (BT >= 32) {
-        if (p.y_dtype == BY_BF16 && n0 + GROUPS * 64 <= p.rows && p.y_stride % 16 == 0 &&
-            reinterpret_cast<uintptr_t>(p.y) % 16 == 0) {
+        if (in_pieces(p, n0 + GROUPS * 64)) {
             store_turned<GROUPS, BT>(p, acc, n0, t0, a.T, loop.x);
             return;
         }
@@ -111,7 +93,7 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) g
     store_direct<BT>(p, acc, row, t0, a.T);
 }
 
-template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, bool SUMS>
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, int DEPTH = 2>
 static by_status launch(by_cuda *c, gemm_args &g, int peers, by_err *err) {
     using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
     int tiles = 0;
@@ -120,7 +102,7 @@ static by_status launch(by_cuda *c, gemm_args &g, int peers, by_err *err) {
         tiles += ((g.part[i].rows + GROUPS * 64 - 1) / (GROUPS * 64) + peers - 1) / peers * peers;
         if (g.part[i].group_rows % (GROUPS * 64 * peers)) assert(peers == 1 || g.part[i].group_rows == g.part[i].rows);
     }
-    auto kernel = gemm_kernel<WT, U, GROUPS, BT, ST, PER_SM, SUMS>;
+    auto kernel = gemm_kernel<WT, U, GROUPS, BT, ST, PER_SM, DEPTH>;
     BY_TRY(by_cuda_smem(kernel, shape::BYTES, err));
     g.token_tiles = (g.T + BT - 1) / BT;
     dim3 grid(static_cast<unsigned>(g.token_tiles * tiles));
@@ -130,7 +112,7 @@ static by_status launch(by_cuda *c, gemm_args &g, int peers, by_err *err) {
 
 /* Few tokens: each block of a cluster multiplies one segment of k, and adds a part of the tile's outputs over the segments in
  * order. */
-template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, int DEPTH = 2>
 __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) gemm_split_kernel(const __grid_constant__ gemm_args a) {
     extern __shared__ unsigned char smem[];
     using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
@@ -140,7 +122,7 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) g
     const gemm_part &p = a.part[pi];
     int n0 = (tile - p.tile0) * ROWS, all = a.K / shape::K;
     int first = segment_first<shape::K>(rank, split, all), stages = segment_first<shape::K>(rank + 1, split, all) - first;
-    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, false);
+    gemm_loop<WT, U, GROUPS, BT, ST, DEPTH> loop(smem, false);
     depend_launch();
     if (threadIdx.x >= shape::CONSUMERS) { /* to the end in its own branch: it may have given its registers away */
         int64_t block = static_cast<int64_t>(n0 / p.group_rows) * (a.K / 64) + static_cast<int64_t>(first) * (shape::K / 64);
@@ -187,7 +169,7 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) g
     cluster_sync();
 }
 
-template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, int DEPTH = 2>
 static by_status launch_split(by_cuda *c, gemm_args &g, int split, by_err *err) {
     using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
     static_assert(BT * (GROUPS * 64 + 4) * 4 <= ST * (shape::X + shape::W), "the sums fit where the operands were");
@@ -196,57 +178,137 @@ static by_status launch_split(by_cuda *c, gemm_args &g, int split, by_err *err) 
         g.part[i].tile0 = tiles;
         tiles += (g.part[i].rows + GROUPS * 64 - 1) / (GROUPS * 64);
     }
-    auto kernel = gemm_split_kernel<WT, U, GROUPS, BT, ST, PER_SM>;
+    auto kernel = gemm_split_kernel<WT, U, GROUPS, BT, ST, PER_SM, DEPTH>;
     BY_TRY(by_cuda_smem(kernel, shape::BYTES, err));
     dim3 grid(static_cast<unsigned>(split), static_cast<unsigned>(tiles), static_cast<unsigned>((g.T + BT - 1) / BT));
     BY_CUDA_TRY(err, by_cuda_chain(c, kernel, grid, shape::THREADS, shape::BYTES, split, g));
     return BY_OK;
 }
 
+/* Tiles of 128 rows of all parts, each part's rounded up to `peers`. */
+static int wide_rows(gemm_args &g, int peers) {
+    int tiles = 0;
+    for (int i = 0; i < g.n_parts; i++) {
+        g.part[i].tile0 = tiles;
+        tiles += ((g.part[i].rows + 127) / 128 + peers - 1) / peers * peers;
+    }
+    return tiles;
+}
+
+template <int WT> static by_status weight_images(by_cuda *c, gemm_args &g, int tiles, by_err *err) {
+    g.w.block_stride = static_cast<int64_t>(tiles) * (128 * 128);
+    for (int i = 0; i < g.n_parts; i++) {
+        int64_t n = static_cast<int64_t>(g.part[i].rows) * (g.K / 16);
+        dim3 grid(static_cast<unsigned>((n + 255) / 256));
+        BY_CUDA_TRY(err, by_cuda_chain(c, weight_image_kernel<WT>, grid, 256, 0, 1, g, i));
+    }
+    return BY_OK;
+}
+
+template <int BT, bool SUMS>
+static by_status launch_wide(by_cuda *c, gemm_args &g, int tiles, int peers, float up, by_err *err) {
+    using shape = wide_shape<BT>;
+    auto kernel = wide_kernel<BT, SUMS>;
+    BY_TRY(by_cuda_smem(kernel, shape::BYTES, err));
+    g.token_tiles = (g.T + BT - 1) / BT;
+    int all = tiles * g.token_tiles, most = c->sms / peers * peers;
+    dim3 grid(static_cast<unsigned>(all < most ? all : most));
+    BY_CUDA_TRY(err, by_cuda_chain(c, kernel, grid, shape::THREADS, shape::BYTES, peers, g, all, up));
+    return BY_OK;
+}
+
+static int row_tiles(const gemm_args &g, int rows) {
+    int tiles = 0;
+    for (int i = 0; i < g.n_parts; i++) tiles += (g.part[i].rows + rows - 1) / rows;
+    return tiles;
+}
+/* Whether all groups of rows (see gemm_part) are whole tiles of `rows`. */
+static bool groups_fit(const gemm_args &g, int rows) {
+    for (int i = 0; i < g.n_parts; i++)
+        if (g.part[i].group_rows != g.part[i].rows && g.part[i].group_rows % rows != 0) return false;
+    return true;
+}
+
+/* The largest image of weights; the widest product of a layer needs 84 MB, the output head would need 1.3 GB. */
+enum { WEIGHT_IMAGE_MAX = 128 << 20 };
+
 /* Segments of k: each is a chain of fp32 sums, and the segments are added in order. Their number depends on the weights
  * alone, so that all kernels here give a row the same bits. It is chosen to fill the device when there are few tokens. */
 static int segments_of(const gemm_args &g) {
-    int tiles = 0;
-    for (int i = 0; i < g.n_parts; i++) tiles += (g.part[i].rows + 63) / 64;
-    int n = tiles <= SEGMENT_SMS / 3 ? 8 : tiles <= SEGMENT_SMS * 5 / 4 ? 4 : tiles <= SEGMENT_SMS * 2 ? 2 : 1;
+    int tiles = row_tiles(g, 64);
+    int n = tiles <= SEGMENT_SMS / 3 ? 8 : tiles <= SEGMENT_SMS * 3 / 4 ? 4 : tiles <= SEGMENT_SMS * 2 ? 2 : 1;
     while (n > g.K / 128) n--;
     return n < 1 ? 1 : n;
 }
-
-template <int WT> static by_status launch_any(by_cuda *c, gemm_args &g, by_err *err) {
-    int T = g.T, pairs = 0;
-    constexpr int U = WT == W_BF16 ? 1 : 2;
-    for (int i = 0; i < g.n_parts; i++) pairs += (g.part[i].rows + 127) / 128;
-    g.segments = segments_of(g);
-    if (g.segments > 1 && (T <= 64 || pairs * ((T + 127) / 128) < c->sms)) {
-        if (T <= 8) return launch_split<WT, U, 1, 8, 4, 4>(c, g, g.segments, err);
-        if (T <= 16) return launch_split<WT, U, 1, 16, 4, 3>(c, g, g.segments, err);
-        if (T <= 32) return launch_split<WT, U, 1, 32, 4, 3>(c, g, g.segments, err);
-        if (T <= 64) return launch_split<WT, U, 1, 64, 4, 2>(c, g, g.segments, err);
-        return launch_split<WT, 1, 2, 128, 5, 1>(c, g, g.segments, err);
-    }
-    if (g.segments == 1) {
-        if (T <= 8) return launch<WT, U, 1, 8, 4, 4, false>(c, g, 1, err);
-        if (T <= 16) return launch<WT, U, 1, 16, 4, 3, false>(c, g, 1, err);
-        if (T <= 32) return launch<WT, U, 1, 32, 4, 3, false>(c, g, 1, err);
-        if (T <= 64) return launch<WT, U, 1, 64, 4, 2, false>(c, g, 1, err);
-    }
-    /* two blocks share the images, but for groups narrower than two blocks of 128 rows */
-    int peers = 2;
-    for (int i = 0; i < g.n_parts; i++)
-        if (g.part[i].group_rows != g.part[i].rows && g.part[i].group_rows % 256 != 0) peers = 1;
-    int64_t wide = static_cast<int64_t>((T + 255) / 256) * pairs; /* blocks of 128 x 256 */
-    if (g.segments > 1 && wide >= c->sms - c->sms / 8) return launch<WT, 1, 2, 256, 4, 1, true>(c, g, peers, err);
-    if (g.segments > 1) return launch<WT, 1, 2, 128, 5, 1, true>(c, g, peers, err);
-    if (wide >= c->sms - c->sms / 8) return launch<WT, 1, 2, 256, 4, 1, false>(c, g, peers, err);
-    return launch<WT, 1, 2, 128, 5, 1, false>(c, g, peers, err);
+size_t by_cuda_weight_image(const gemm_args &g) {
+    gemm_args copy = g;
+    size_t bytes = image_bytes(static_cast<int64_t>(wide_rows(copy, 2)) * 128, g.K);
+    int from = segments_of(g) > 1 ? 512 : 1024; /* tokens from which on it pays: measured */
+    return g.T >= from && bytes <= WEIGHT_IMAGE_MAX ? bytes : 0;
 }
 
-size_t by_cuda_totals(const gemm_args &g) {
-    if (g.T <= 64 || segments_of(g) == 1) return 0;
-    size_t tiles = 0, tokens = static_cast<size_t>((g.T + 255) / 256) * 256; /* tiles of 128 rows, for two blocks of a cluster */
-    for (int i = 0; i < g.n_parts; i++) tiles += static_cast<size_t>((g.part[i].rows + 127) / 128 + 1);
-    return tiles * 128 * tokens;
+template <int WT> static by_status launch_images(by_cuda *c, gemm_args &g, by_err *err) {
+    int peers = groups_fit(g, 256) ? 2 : 1, tiles = wide_rows(g, peers);
+    BY_TRY(weight_images<WT>(c, g, tiles, err));
+    float up = kind<WT>::SCALES ? 0x1p20f : 1.0f;
+    /* Rounds of all blocks, by the time that a tile of so many tokens needs (measured, of 192: 192). */
+    int clusters = c->sms / peers, pairs = tiles / peers;
+    auto cost = [&](int bt, int time) { return (pairs * ((g.T + bt - 1) / bt) + clusters - 1) / clusters * time; };
+    int narrow = cost(128, 136), broad = cost(192, 192);
+    if (g.segments > 1) {
+        if (narrow < broad) return launch_wide<128, true>(c, g, tiles, peers, up, err);
+        return launch_wide<192, true>(c, g, tiles, peers, up, err);
+    }
+    if (cost(256, 264) < broad) return launch_wide<256, false>(c, g, tiles, peers, up, err);
+    return launch_wide<192, false>(c, g, tiles, peers, up, err);
+}
+
+/* Few tokens, several segments. */
+template <int WT> static by_status launch_segments(by_cuda *c, gemm_args &g, by_err *err) {
+    int T = g.T, n = g.segments, blocks = row_tiles(g, 64) * n;
+    if constexpr (WT == W_BF16) {
+        if (T <= 8) return launch_split<WT, 1, 1, 8, 4, 4>(c, g, n, err);
+        if (T <= 16) return launch_split<WT, 1, 1, 16, 4, 3>(c, g, n, err);
+        if (T <= 32) return launch_split<WT, 1, 1, 32, 4, 3>(c, g, n, err);
+        if (T <= 64) return launch_split<WT, 1, 1, 64, 4, 2>(c, g, n, err);
+        return launch_split<WT, 1, 2, 128, 5, 1>(c, g, n, err);
+    } else {
+        bool lengthy = g.K / 128 / n >= 16;   /* a block has many stages: a deeper ring pays */
+        bool loose = blocks <= 2 * c->sms;    /* two blocks a multiprocessor hold all */
+        bool three = groups_fit(g, 192);      /* else three warpgroups a block let one round do */
+        if (T <= 8 && lengthy) return launch_split<WT, 2, 1, 8, 6, 3>(c, g, n, err);
+        if (T <= 8) return launch_split<WT, 2, 1, 8, 4, 4>(c, g, n, err);
+        if (T <= 16 && lengthy) return launch_split<WT, 2, 1, 16, 5, 3>(c, g, n, err);
+        if (T <= 16) return launch_split<WT, 2, 1, 16, 4, 3>(c, g, n, err);
+        if (T <= 32 && loose) return launch_split<WT, 2, 1, 32, 5, 2>(c, g, n, err);
+        if (T <= 32) return launch_split<WT, 2, 1, 32, 4, 3>(c, g, n, err);
+        if (T <= 64 && (loose || !three)) return launch_split<WT, 2, 1, 64, 4, 2>(c, g, n, err);
+        if (T <= 64) return launch_split<WT, 2, 3, 64, 4, 1, 4>(c, g, n, err);
+        if (!three || row_tiles(g, 128) * n <= c->sms) return launch_split<WT, 2, 2, 128, 4, 1, 4>(c, g, n, err);
+        return launch_split<WT, 2, 3, 128, 3, 1>(c, g, n, err);
+    }
+}
+
+template <int WT> static by_status launch_any(by_cuda *c, gemm_args &g, by_err *err) {
+    int T = g.T;
+    g.segments = segments_of(g);
+    if (by_cuda_weight_image(g)) return launch_images<WT>(c, g, err);
+    if (g.segments > 1) return launch_segments<WT>(c, g, err);
+    if constexpr (WT == W_BF16) {
+        if (T <= 8) return launch<WT, 1, 1, 8, 4, 4>(c, g, 1, err);
+        if (T <= 16) return launch<WT, 1, 1, 16, 4, 3>(c, g, 1, err);
+        if (T <= 32) return launch<WT, 1, 1, 32, 4, 3>(c, g, 1, err);
+        if (T <= 64) return launch<WT, 1, 1, 64, 4, 2>(c, g, 1, err);
+    } else {
+        if (T <= 8) return launch<WT, 2, 1, 8, 4, 4>(c, g, 1, err);
+        if (T <= 32 && groups_fit(g, 256)) return launch<WT, 2, 4, 32, 3, 1, 4>(c, g, 1, err);
+        if (T <= 64 && groups_fit(g, 256)) return launch<WT, 2, 4, 64, 4, 1, 4>(c, g, 1, err);
+        if (T <= 128) return launch<WT, 2, 2, 128, 4, 1, 4>(c, g, groups_fit(g, 256) ? 2 : 1, err);
+    }
+    /* two blocks share the images, but for groups narrower than two blocks of 128 rows */
+    int peers = groups_fit(g, 256) ? 2 : 1;
+    if ((T + 255) / 256 * row_tiles(g, 128) >= c->sms - c->sms / 8) return launch<WT, 1, 2, 256, 4, 1>(c, g, peers, err);
+    return launch<WT, 1, 2, 128, 5, 1>(c, g, peers, err);
 }
 
 by_status by_cuda_products(by_cuda *c, weight_kind kind, gemm_args &g, by_err *err) {
@@ -279,10 +341,10 @@ static by_status tensor_core(by_cuda *c, const by_matmul_args *a, by_dtype w, by
         view wv = view_of(q->w), sv = view_of(q->scale), y = view_of(a->part[i].y);
         g.part[i] = {wv.p, sv.p, y.p, wv.stride, sv.stride, y.stride, wv.rows, y.dtype, 0, wv.rows / a->groups};
     }
-    size_t totals = by_cuda_totals(g);
-    BY_TRY(by_cuda_scratch(c, by_cuda_pad(image_bytes(padded, a->x.cols)) + by_cuda_pad(totals * 4), err));
+    size_t weights = by_cuda_weight_image(g);
+    BY_TRY(by_cuda_scratch(c, by_cuda_pad(image_bytes(padded, a->x.cols)) + by_cuda_pad(weights), err));
     g.x = {by_cuda_take<unsigned char>(c, image_bytes(padded, a->x.cols)), padded * 128};
-    g.totals = by_cuda_take<float>(c, totals);
+    g.w.p = by_cuda_take<unsigned char>(c, weights);
     int64_t rows = (T + 7) / 8 * 8;
     if (w == BY_FP8_TILE) make_image<W_FP8>(c, a->x, nullptr, nullptr, rows, g.x);
     else make_image<W_BF16>(c, a->x, nullptr, nullptr, rows, g.x);

@@ -146,7 +146,8 @@ __global__ void __launch_bounds__(1024) moe_sort_kernel(view idx, view weight, i
     for (int i = 0; i < w; i++) r += warp_rows[i], s += warp_tiles[i];
     first[tid] = r - rows;
     if (tid == 1023) o.count[0] = s, o.count[1] = r;
-    for (int i = 0; i < tiles; i++) o.tiles[s - tiles + i] = {tid, r - rows + i * bt, min(bt, c - i * bt)};
+    int each = tiles ? min(bt, ((c + tiles - 1) / tiles + 15) / 16 * 16) : 0; /* an expert's tiles are alike */
+    for (int i = 0; i < tiles; i++) o.tiles[s - tiles + i] = {tid, r - rows + i * each, min(each, c - i * each)};
     for (int i = c; i < rows; i++) o.token[r - rows + i] = -1, o.weight[r - rows + i] = 0;
     __syncthreads();
     count[tid] = 0;
@@ -177,6 +178,16 @@ __device__ static bool moe_tile_of(const moe_args &a, moe_tile &t) {
     if (static_cast<int>(blockIdx.y) >= *a.n_tiles) return false;
     t = a.tiles[blockIdx.y];
     return true;
+}
+
+/* Strips of tile x of an expert's up products (32 channels of w1 and of w3 a warpgroup) and of its down product (64 rows). */
+template <int GROUPS> __device__ static inline gemm_strips up_strips(const moe_args &a, const expert_view &e, int x) {
+    int64_t first = min(x * GROUPS, a.I / 32 - 1), at = first * 32 * e.w1_stride;
+    return {e.w1 + at, e.w3 + at, e.s1 + at / 16, e.s3 + at / 16, 32 * e.w1_stride, static_cast<int>(a.I / 32 - first)};
+}
+template <int GROUPS> __device__ static inline gemm_strips down_strips(const moe_args &a, const expert_view &e, int x) {
+    int64_t first = min(x * GROUPS, a.D / 64 - 1), at = first * 64 * e.w2_stride, next = at + 32 * e.w2_stride;
+    return {e.w2 + at, e.w2 + next, e.s2 + at / 16, e.s2 + next / 16, 64 * e.w2_stride, static_cast<int>(a.D / 64 - first)};
 }
 
 /* Tokens that the matrix instruction takes for a tile of n: the steps of the tile's kernel. */
@@ -241,28 +252,24 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) m
     depend_launch();
     int stages = a.D / gemm_shape<WT, U, GROUPS, BT, ST>::K, width = moe_width<BT>(t.n);
     if (threadIdx.x >= GROUPS * 128) {
-        loop.produce(a.x.p + static_cast<int64_t>(t.row) * 128, a.x.block_stride, width, stages);
+        loop.produce(a.x.p + static_cast<int64_t>(t.row) * 128, a.x.block_stride, width, stages,
+                     up_strips<GROUPS>(a, a.experts[t.expert], blockIdx.x));
         loop.leave();
         return;
     }
-    const expert_view &e = a.experts[t.expert];
     int channel = (blockIdx.x * GROUPS + threadIdx.x / 128) * 32 + threadIdx.x / 32 % 4 * 8 + (threadIdx.x >> 2 & 7);
-    bool real = channel < a.I;
-    int64_t row = real ? channel : 0, scale_row = WT == W_FP8 ? row / 32 : row;
-    gemm_rows r = {e.w1 + row * e.w1_stride, e.w3 + row * e.w1_stride, e.s1 + scale_row * e.s1_stride,
-                   e.s3 + scale_row * e.s1_stride};
     moe_with_width<BT, BT <= 32 ? 8 : 32>(width, [&](auto n) {
         constexpr int N = decltype(n)::value;
         float acc[N / 2] = {};
-        if (!loop.template consume<N>(acc, r, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+        if (!loop.template consume<N>(acc, {}, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
         moe_tile to = t;
-        if (!real) to.n = -8; /* nothing to store */
-        gate_and_quantise<WT, GROUPS, BT, N>(a, to, acc, static_cast<int>(row), amax);
+        if (channel >= a.I) to.n = -8; /* nothing to store */
+        gate_and_quantise<WT, GROUPS, BT, N>(a, to, acc, channel < a.I ? channel : 0, amax);
     });
     loop.leave();
 }
 
-/* bf16 rows of the second product: rows `row` and `row` + 8 of the weight. */
+/* bf16 rows of the second product: rows `row` and `row` + 32 of the weight. */
 template <int N> __device__ static inline void store_down(const moe_args &a, const moe_tile &t, const float (&acc)[N / 2], int row) {
 #pragma unroll
     for (int i = 0; i < N / 4; i++) {
@@ -270,7 +277,7 @@ template <int N> __device__ static inline void store_down(const moe_args &a, con
         if (token >= t.n) continue;
         uint16_t *to = reinterpret_cast<uint16_t *>(a.out) + static_cast<int64_t>(t.row + token) * a.D;
         if (row < a.D) to[row] = bf16_bits(acc[j]);
-        if (row + 8 < a.D) to[row + 8] = bf16_bits(acc[j + 2]);
+        if (row + 32 < a.D) to[row + 32] = bf16_bits(acc[j + 2]);
     }
 }
 
@@ -283,18 +290,16 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) m
     depend_launch();
     int stages = a.I / gemm_shape<WT, U, GROUPS, BT, ST>::K, width = moe_width<BT>(t.n);
     if (threadIdx.x >= GROUPS * 128) {
-        loop.produce(a.h.p + static_cast<int64_t>(t.row) * 128, a.h.block_stride, width, stages);
+        loop.produce(a.h.p + static_cast<int64_t>(t.row) * 128, a.h.block_stride, width, stages,
+                     down_strips<GROUPS>(a, a.experts[t.expert], blockIdx.x));
         loop.leave();
         return;
     }
-    const expert_view &e = a.experts[t.expert];
-    int row = blockIdx.x * GROUPS * 64 + (threadIdx.x >> 5) * 16 + (threadIdx.x >> 2 & 7);
-    int64_t r0 = min(row, a.D - 1), r1 = min(row + 8, a.D - 1), q0 = WT == W_FP8 ? r0 / 32 : r0, q1 = WT == W_FP8 ? r1 / 32 : r1;
-    gemm_rows r = {e.w2 + r0 * e.w2_stride, e.w2 + r1 * e.w2_stride, e.s2 + q0 * e.s2_stride, e.s2 + q1 * e.s2_stride};
+    int row = (blockIdx.x * GROUPS + threadIdx.x / 128) * 64 + threadIdx.x / 32 % 4 * 8 + (threadIdx.x >> 2 & 7);
     moe_with_width<BT, BT <= 32 ? 8 : 32>(width, [&](auto n) {
         constexpr int N = decltype(n)::value;
         float acc[N / 2] = {};
-        if (!loop.template consume<N>(acc, r, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+        if (!loop.template consume<N>(acc, {}, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
         store_down<N>(a, t, acc, row);
     });
     loop.leave();
@@ -331,53 +336,61 @@ __global__ void moe_sum_kernel(const uint16_t *part, const int32_t *place, const
 }
 
 template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
-static by_status moe_launch(by_cuda *c, const moe_args &a, unsigned tiles, by_err *err) {
+static by_status moe_launch(by_cuda *c, const moe_args &a, unsigned tiles, int peers, by_err *err) {
     using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
     auto up = moe_up_kernel<WT, U, GROUPS, BT, ST, PER_SM>;
     auto down = moe_down_kernel<WT, U, GROUPS, BT, ST, PER_SM>;
     BY_TRY(by_cuda_smem(up, shape::BYTES, err));
     BY_TRY(by_cuda_smem(down, shape::BYTES, err));
-    unsigned up_tiles = static_cast<unsigned>((a.I + GROUPS * 32 - 1) / (GROUPS * 32));
-    unsigned down_tiles = static_cast<unsigned>((a.D + GROUPS * 64 - 1) / (GROUPS * 64));
-    /* neighbouring tiles of an expert share the images, which else come through the L2 cache as often as the weights */
-    constexpr int peers = BT < 64 ? 1 : 4; /* below, waiting for one another costs more than it saves */
-    up_tiles = (up_tiles + peers - 1) / peers * peers;
-    down_tiles = (down_tiles + peers - 1) / peers * peers;
-    BY_CUDA_TRY(err, by_cuda_chain(c, up, dim3(up_tiles, tiles), shape::THREADS, shape::BYTES, peers, a));
-    BY_CUDA_TRY(err, by_cuda_chain(c, down, dim3(down_tiles, tiles), shape::THREADS, shape::BYTES, peers, a));
+    auto across = [&](int rows, int each) { return static_cast<unsigned>((rows + each * peers - 1) / (each * peers) * peers); };
+    dim3 up_grid(across(a.I, GROUPS * 32), tiles), down_grid(across(a.D, GROUPS * 64), tiles);
+    BY_CUDA_TRY(err, by_cuda_chain(c, up, up_grid, shape::THREADS, shape::BYTES, peers, a));
+    BY_CUDA_TRY(err, by_cuda_chain(c, down, down_grid, shape::THREADS, shape::BYTES, peers, a));
     return BY_OK;
 }
 
 /* Tokens of a tile, from the mean number of rows of an expert. */
 static int moe_bt(int64_t rows, int64_t experts) {
     int64_t mean = (rows + experts - 1) / experts;
-    return mean <= 2 ? 8 : mean <= 8 ? 16 : mean <= 20 ? 32 : mean <= 88 ? 96 : 128;
+    return mean <= 4 ? 8 : mean <= 8 ? 16 : mean <= 20 ? 32 : mean <= 44 ? 64 : 80;
 }
+/* Several blocks a multiprocessor, so that the start and end of one hide behind the others. From 64 tokens on the two blocks of
+ * a cluster share the images; below, waiting for one another costs more than it saves. */
 template <int WT> static by_status moe_products(by_cuda *c, const moe_args &a, int bt, unsigned tiles, by_err *err) {
     switch (bt) {
-    case 8: return moe_launch<WT, 2, 1, 8, 3, 5>(c, a, tiles, err);
-    case 16: return moe_launch<WT, 2, 1, 16, 3, 4>(c, a, tiles, err);
-    case 32: return moe_launch<WT, 2, 1, 32, 3, 3>(c, a, tiles, err);
-    case 96: /* three warpgroups: what fits beside 96 tokens' sums */
-        if constexpr (WT == W_FP4) return moe_launch<WT, 1, 3, 96, 5, 1>(c, a, tiles, err);
-        break;
-    default: break;
+    case 8:
+        if (tiles <= 8) return moe_launch<WT, 2, 1, 8, 4, 5>(c, a, tiles, 1, err);
+        return moe_launch<WT, 2, 1, 8, 3, 5>(c, a, tiles, 1, err);
+    case 16: return moe_launch<WT, 2, 1, 16, 3, 4>(c, a, tiles, 1, err);
+    case 32: return moe_launch<WT, 2, 2, 32, 3, 2>(c, a, tiles, 1, err);
+    case 64: return moe_launch<WT, 1, 2, 64, 4, 2>(c, a, tiles, 2, err);
+    default: return moe_launch<WT, 1, 2, 80, 3, 2>(c, a, tiles, 2, err);
     }
-    return moe_launch<WT, 1, 2, 128, 4, 1>(c, a, tiles, err);
 }
 
-__global__ void pack_kernel(uint32_t *w, int64_t n) {
-    int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
-    if (i < n) w[i] = pack_fp4(w[i]);
+/* Weights of K columns and their scales to strips; a thread moves 16 bytes and their scale. */
+__global__ void pack_kernel(const uint4 *w, const unsigned char *s, int64_t n, int K, uint4 *w_to, unsigned char *s_to) {
+    int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x, r = i / (K / 32);
+    if (i >= n) return;
+    int k = static_cast<int>(i % (K / 32)) * 32;
+    int64_t to = strip_place(r, k, K) / 16;
+    uint4 q = w[i];
+    w_to[to] = make_uint4(pack_fp4(q.x), pack_fp4(q.y), pack_fp4(q.z), pack_fp4(q.w));
+    s_to[to] = s[i];
 }
-/* Rearranges a weight that fills its buffer, once. */
+/* Rearranges a weight and its scales, which fill their buffers, once. */
 static by_status pack(by_cuda *c, const by_weight &w, by_err *err) {
-    by_mem *m = w.w.mem;
+    by_mem *m = w.w.mem, *s = w.scale.mem;
     if (m->packed) return BY_OK;
-    int64_t n = static_cast<int64_t>(m->bytes / 4);
-    pack_kernel<<<static_cast<unsigned>((n + 255) / 256), 256, 0, c->stream>>>(reinterpret_cast<uint32_t *>(m->ptr), n);
+    int64_t n = static_cast<int64_t>(m->bytes / 16);
+    BY_TRY(by_cuda_scratch(c, by_cuda_pad(m->bytes) + by_cuda_pad(s->bytes), err));
+    unsigned char *w_copy = by_cuda_take<unsigned char>(c, m->bytes), *s_copy = by_cuda_take<unsigned char>(c, s->bytes);
+    BY_CUDA_TRY(err, cudaMemcpyAsync(w_copy, m->ptr, m->bytes, cudaMemcpyDeviceToDevice, c->stream));
+    BY_CUDA_TRY(err, cudaMemcpyAsync(s_copy, s->ptr, s->bytes, cudaMemcpyDeviceToDevice, c->stream));
+    pack_kernel<<<static_cast<unsigned>((n + 255) / 256), 256, 0, c->stream>>>(
+        reinterpret_cast<uint4 *>(w_copy), s_copy, n, static_cast<int>(w.w.cols), reinterpret_cast<uint4 *>(m->ptr), s->ptr);
     BY_CUDA_LAUNCHED(err, "pack");
-    m->packed = true;
+    m->packed = s->packed = true;
     return BY_OK;
 }
 
@@ -418,12 +431,15 @@ static by_status expert_table(by_cuda *c, const by_moe_args *a, const expert_vie
     return BY_OK;
 }
 
+static bool fills(const by_tensor &t) {
+    return t.off == 0 && t.stride == by_dtype_row_bytes(t.dtype, t.cols) && static_cast<size_t>(t.rows * t.stride) == t.mem->bytes;
+}
 static bool whole(const by_weight &w, by_dtype dtype) {
     uintptr_t at = reinterpret_cast<uintptr_t>(w.w.mem->ptr + w.w.off) | static_cast<uintptr_t>(w.w.stride);
     uintptr_t s = reinterpret_cast<uintptr_t>(w.scale.mem->ptr + w.scale.off) | static_cast<uintptr_t>(w.scale.stride);
-    uintptr_t k = dtype == BY_FP4_ROW ? 256 : 128, word = dtype == BY_FP4_ROW ? 8 : 4;
-    if (dtype == BY_FP4_ROW && (w.w.off != 0 || static_cast<size_t>(w.w.rows * w.w.stride) != w.w.mem->bytes)) return false;
-    return w.w.dtype == dtype && at % 16 == 0 && s % word == 0 && static_cast<uintptr_t>(w.w.cols) % k == 0;
+    uintptr_t k = dtype == BY_FP4_ROW ? 256 : 128;
+    if (dtype == BY_FP4_ROW && (w.w.rows % 64 || !fills(w.w) || !fills(w.scale))) return false;
+    return w.w.dtype == dtype && at % 16 == 0 && s % 4 == 0 && static_cast<uintptr_t>(w.w.cols) % k == 0;
 }
 /* Whether the tensor cores can run this call; experts of a layer are alike, so the first and last stand for all. */
 static bool moe_fits(const by_moe_args *a) {
@@ -457,12 +473,11 @@ static gemm_args shared_down(const by_moe_args *a) {
     g.part[0] = shared_part(a->shared->w2);
     return g;
 }
-static size_t shared_totals(const by_moe_args *a) {
+static size_t shared_weights(const by_moe_args *a) {
     if (!a->shared) return 0;
-    size_t up = by_cuda_totals(shared_up(a)), down = by_cuda_totals(shared_down(a));
+    size_t up = by_cuda_weight_image(shared_up(a)), down = by_cuda_weight_image(shared_down(a));
     return up > down ? up : down;
 }
-
 /* The shared expert on all tokens, bf16 [T, D] to `out`. Scratch for `all` rows. */
 static by_status shared_expert(by_cuda *c, const by_moe_args *a, int64_t all, uint16_t *out, by_err *err) {
     const by_expert *e = a->shared;
@@ -474,7 +489,7 @@ static by_status shared_expert(by_cuda *c, const by_moe_args *a, int64_t all, ui
     unsigned char *u = by_cuda_take<unsigned char>(c, static_cast<size_t>(T * I) * 2);
     gemm_args up = shared_up(a), down = shared_down(a);
     up.flags = down.flags = c->flags;
-    up.totals = down.totals = by_cuda_take<float>(c, shared_totals(a));
+    up.w.p = down.w.p = by_cuda_take<unsigned char>(c, shared_weights(a));
     up.x = x;
     up.part[0].y = g;
     up.part[1].y = u;
@@ -502,7 +517,7 @@ by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
                    by_cuda_pad(static_cast<size_t>(tiles) * sizeof(moe_tile)) + by_cuda_pad(image_bytes(rows, D)) +
                    by_cuda_pad(image_bytes(rows, I)) + by_cuda_pad(static_cast<size_t>(rows * D) * 2) +
                    by_cuda_pad(image_bytes(all, D)) + by_cuda_pad(image_bytes(all, wide)) + by_cuda_pad(static_cast<size_t>(T * D) * 2) +
-                   2 * by_cuda_pad(static_cast<size_t>(T * wide) * 2) + by_cuda_pad(shared_totals(a) * 4);
+                   2 * by_cuda_pad(static_cast<size_t>(T * wide) * 2) + by_cuda_pad(shared_weights(a));
     BY_TRY(by_cuda_scratch(c, bytes, err));
     moe_sort sort = {by_cuda_take<int32_t>(c, 16), by_cuda_take<int32_t>(c, static_cast<size_t>(n)),
                      by_cuda_take<int32_t>(c, static_cast<size_t>(rows)), by_cuda_take<float>(c, static_cast<size_t>(rows)),

@@ -1,6 +1,6 @@
 // cuda_moe_plain.cu - the experts for any dtype and width: one warp an output, expert by expert of each token. For exact
 // numerics and small models; the tensor-core path is in cuda_moe.cu.
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/cuda_gemm.cuh"
 
 struct plain_expert {
     view w[3], s[3]; /* w1, w3, w2 */
@@ -28,8 +28,10 @@ __device__ static uint32_t packed_nibble(uint32_t w, int n) {
 __device__ static float any_weight(const plain_expert &e, int which, int64_t n, int k) {
     const view &w = e.w[which], &s = e.s[which];
     const unsigned char *p = w.row(n);
-    if (e.packed[which])
-        return e2m1_value(packed_nibble(reinterpret_cast<const uint32_t *>(p)[k / 8], k % 8)) * ue8m0_value(s.row(n)[k / 32]);
+    if (e.packed[which]) {
+        int64_t at = strip_place(n, k, w.cols);
+        return e2m1_value(packed_nibble(reinterpret_cast<const uint32_t *>(w.p + at)[k % 32 / 8], k % 8)) * ue8m0_value(s.p[at / 16]);
+    }
     switch (w.dtype) {
     case BY_FP8_TILE: return e4m3_value(p[k]) * ue8m0_value(s.row(n / 32)[k / 32]);
     case BY_FP4_ROW: return e2m1_value(p[k / 2] >> (k & 1) * 4 & 15) * ue8m0_value(s.row(n)[k / 32]);

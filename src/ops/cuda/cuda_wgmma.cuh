@@ -105,6 +105,9 @@ __device__ static inline uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
 #define BY_D48 BY_D40 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define BY_D56 BY_D48 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define BY_D64 BY_D56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define BY_D96 BY_D64 \
+    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, " \
+    "%83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define BY_D128 BY_D64 \
     ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, " \
     "%83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, " \
@@ -115,6 +118,7 @@ __device__ static inline uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
 #define BY_R16(b) BY_R8(b), BY_R8((b) + 8)
 #define BY_R32(b) BY_R16(b), BY_R16((b) + 16)
 #define BY_R64(b) BY_R32(b), BY_R32((b) + 32)
+#define BY_R96(b) BY_R64(b), BY_R32((b) + 64)
 #define BY_R128(b) BY_R64(b), BY_R64((b) + 64)
 #define BY_R12(b) BY_R8(b), BY_R4((b) + 8)
 #define BY_R24(b) BY_R16(b), BY_R8((b) + 16)
@@ -170,6 +174,7 @@ BY_WGMMA_SS_DEF(32, 16, 0, "%16", "%17")
 BY_WGMMA_SS_DEF(64, 32, 0, "%32", "%33")
 BY_WGMMA_SS_DEF(80, 40, 0, "%40", "%41")
 BY_WGMMA_SS_DEF(128, 64, 0, "%64", "%65")
+BY_WGMMA_SS_DEF(192, 96, 0, "%96", "%97")
 BY_WGMMA_SS_DEF(256, 128, 0, "%128", "%129")
 BY_WGMMA_SS_DEF(128, 64, 1, "%64", "%65")
 BY_WGMMA_SS_DEF(256, 128, 1, "%128", "%129")
@@ -179,6 +184,7 @@ __device__ static inline void fence_async() { asm volatile("fence.proxy.async.sh
 __device__ static inline void put16(uint32_t at, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
+__device__ static inline void put4(uint32_t at, uint32_t v) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(v) : "memory"); }
 __device__ static inline uint32_t load_shared32(uint32_t at) {
     uint32_t v;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at));
