@@ -136,38 +136,68 @@ template <class KEY> __device__ static uint32_t topk_bound(topk_shared &m, const
     }
     return topk_nth<KEY>(m, wanted, [&](auto f) { f(best); });
 }
+/* Of a thread's eight keys from place i on, those in front of w1 and not below the bound: to the list of its warp. */
+__device__ static inline void topk_keep(topk_shared &m, const topk_eight &e, int i, int w1, uint32_t bound, uint32_t &count) {
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    uint32_t bits = 0;
+#pragma unroll
+    for (int v = 0; v < 8; v++) bits |= static_cast<uint32_t>(i + v < w1 && e.v[v] >= bound) << v;
+    if (__ballot_sync(~0u, bits != 0) == 0) return;
+    uint32_t run = static_cast<uint32_t>(__popc(bits)), at = run;
+    for (int d = 1; d < 32; d *= 2) {
+        uint32_t v = __shfl_up_sync(~0u, at, d);
+        if (lane >= d) at += v;
+    }
+    uint32_t to = count + at - run;
+#pragma unroll
+    for (int v = 0; v < 8; v++) {
+        if (!(bits >> v & 1)) continue;
+        if (to < TOPK_LIST) m.list_key[warp][to] = e.v[v], m.list_place[warp][to] = static_cast<uint32_t>(i + v);
+        to++;
+    }
+    count += __shfl_sync(~0u, at, 31);
+}
 /* Keys of s [w0, w1), this warp's part, that are not below the bound, into the warp's list. Their number; above TOPK_LIST: some
  * did not fit. Reads up to a multiple of 8 keys behind `n`. */
 template <class KEY> __device__ static uint32_t topk_collect(topk_shared &m, const KEY *s, int w0, int w1, int n, uint32_t bound) {
     constexpr int DEEP = sizeof(KEY) == 2 ? 4 : 2;
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    int lane = threadIdx.x & 31;
     uint32_t count = 0;
     for (int base = w0; base < w1 && count <= TOPK_LIST; base += 256 * DEEP) {
         topk_eight e[DEEP];
 #pragma unroll
         for (int j = 0; j < DEEP; j++) e[j] = topk_load(s + min(base + j * 256 + lane * 8, (n - 1) / 8 * 8));
 #pragma unroll
-        for (int j = 0; j < DEEP; j++) {
-            int i = base + j * 256 + lane * 8;
-            uint32_t bits = 0;
-#pragma unroll
-            for (int v = 0; v < 8; v++) bits |= static_cast<uint32_t>(i + v < w1 && e[j].v[v] >= bound) << v;
-            if (__ballot_sync(~0u, bits != 0) == 0) continue;
-            uint32_t run = static_cast<uint32_t>(__popc(bits)), at = run;
-            for (int d = 1; d < 32; d *= 2) {
-                uint32_t v = __shfl_up_sync(~0u, at, d);
-                if (lane >= d) at += v;
-            }
-            uint32_t to = count + at - run;
-#pragma unroll
-            for (int v = 0; v < 8; v++) {
-                if (!(bits >> v & 1)) continue;
-                if (to < TOPK_LIST) m.list_key[warp][to] = e[j].v[v], m.list_place[warp][to] = static_cast<uint32_t>(i + v);
-                to++;
-            }
-            count += __shfl_sync(~0u, at, 31);
-        }
+        for (int j = 0; j < DEEP; j++) topk_keep(m, e[j], base + j * 256 + lane * 8, w1, bound, count);
     }
+    return count;
+}
+/* Bound and list of a warp's part of 16-bit keys in one reading: up to 8 times 256 keys stay in registers in between. */
+enum { TOPK_HELD = 8 };
+__device__ static inline topk_eight topk_unpack(const uint4 &q) {
+    return {{q.x & 0xffff, q.x >> 16, q.y & 0xffff, q.y >> 16, q.z & 0xffff, q.z >> 16, q.w & 0xffff, q.w >> 16}};
+}
+__device__ static uint32_t topk_collect_held(topk_shared &m, const uint16_t *s, int w0, int w1, int k) {
+    int lane = threadIdx.x & 31;
+    uint4 held[TOPK_HELD];
+    uint32_t best = 0, wanted = static_cast<uint32_t>(k), count = 0;
+#pragma unroll
+    for (int j = 0; j < TOPK_HELD; j++) {
+        int i = w0 + j * 256 + lane * 8;
+        held[j] = i < w1 ? *reinterpret_cast<const uint4 *>(s + i) : make_uint4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int j = 0; j < TOPK_HELD; j++) {
+        int i = w0 + j * 256 + lane * 8;
+        topk_eight e = topk_unpack(held[j]);
+#pragma unroll
+        for (int v = 0; v < 8; v++)
+            if (i + v < w1) best = max(best, e.v[v]);
+    }
+    uint32_t bound = topk_nth<uint16_t>(m, wanted, [&](auto f) { f(best); });
+#pragma unroll
+    for (int j = 0; j < TOPK_HELD; j++)
+        if (count <= TOPK_LIST) topk_keep(m, topk_unpack(held[j]), w0 + j * 256 + lane * 8, w1, bound, count);
     return count;
 }
 
@@ -198,7 +228,13 @@ template <int PEERS, class KEY, class PUT> __device__ static void topk_select_sh
     int share = n / PEERS / 8 * 8, first = rank * share, end = rank == PEERS - 1 ? n : first + share;
     int part = (end - first + TOPK_WARPS * 256 - 1) / (TOPK_WARPS * 256) * 256;
     int w0 = min(first + warp * part, end), w1 = min(w0 + part, end);
-    uint32_t count = topk_collect(m, s, w0, w1, n, topk_bound(m, s, first, end, k));
+    uint32_t count = 0;
+    bool held = false;
+    if constexpr (sizeof(KEY) == 2) { /* and few threads without keys, or the bound is low */
+        held = part <= 256 * TOPK_HELD && part >= 256 * 3;
+        if (held) count = topk_collect_held(m, s, w0, w1, k);
+    }
+    if (!held) count = topk_collect(m, s, w0, w1, n, topk_bound(m, s, first, end, k));
     if (lane == 0) m.list_n[warp] = count;
     cluster_sync();
     uint32_t n_of[PEERS], keys_of[PEERS], full = 0;
