@@ -231,7 +231,7 @@ template <int PEERS, class KEY, class PUT> __device__ static void topk_select_sh
     uint32_t count = 0;
     bool held = false;
     if constexpr (sizeof(KEY) == 2) { /* and few threads without keys, or the bound is low */
-        held = part <= 256 * TOPK_HELD && part >= 256 * 3;
+        held = part <= 256 * TOPK_HELD && part > 256 * TOPK_HELD / 2; /* shorter ones gain nothing */
         if (held) count = topk_collect_held(m, s, w0, w1, k);
     }
     if (!held) count = topk_collect(m, s, w0, w1, n, topk_bound(m, s, first, end, k));
