@@ -16,6 +16,7 @@
 #include "base/utf8.h"
 #include "support/golden.h"
 #include "support/parse_twin.h"
+#include "support/seed.h"
 
 static by_parse_record whole, cut, twin;
 
@@ -134,7 +135,7 @@ static void random_mixtures(void **state) {
     (void)state;
     by_rng rng = {seed() ^ 77};
     by_buf text = {0};
-    for (int round = 0; round < 4000; round++) {
+    for (int round = 0; round < by_test_scaled(4000); round++) {
         by_str list[3];
         by_parser_opts opts = {.parse_calls = by_rng_below(&rng, 4) > 0,
                                .starts_in_calls = by_rng_below(&rng, 8) == 0,
@@ -159,7 +160,7 @@ static void broken_bytes(void **state) {
     by_rng rng = {seed() ^ 5};
     by_buf raw = {0}, text = {0};
     static const char *const bits[] = {"a", "\xf0\x9f", "\x98\x80", "\xe6", "\xbc\xa2", "\xff", "\xc0\x80", "\xed\xa0\x80", "<", "</think>"};
-    for (int round = 0; round < 3000; round++) {
+    for (int round = 0; round < by_test_scaled(3000); round++) {
         by_buf_clear(&raw);
         by_buf_clear(&text);
         for (size_t n = by_rng_below(&rng, 12); n > 0; n--) by_buf_push_z(&raw, bits[by_rng_below(&rng, 10)]);
