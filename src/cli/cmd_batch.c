@@ -22,7 +22,7 @@
 
 enum { CALLS_MAX = 4096, LINES_AT_ONCE = 16, PROGRESS_MS = 250 };
 
-static volatile sig_atomic_t n_signals;
+static _Atomic int n_signals; /* the handler may run on a thread of the engine */
 static int wake_fd = -1;
 
 /* One request on its way. The slots stay where they are: engine threads write to `news`. */
@@ -64,7 +64,7 @@ static void wake(void) {
 static void on_signal(int number) {
     (void)number;
     int before = errno;
-    if (++n_signals > 1) _exit(1);
+    if (atomic_fetch_add(&n_signals, 1) > 0) _exit(1);
     wake();
     errno = before;
 }
