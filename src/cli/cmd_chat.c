@@ -2,6 +2,7 @@
  * said to the model, whose reasoning is shown dimmed (or under a heading, when the output is no terminal). Ctrl-C stops an
  * answer and keeps the conversation. */
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,13 @@
 #include "cli/one_request.h"
 #include "recipe/recipe_tok.h"
 
-static volatile sig_atomic_t stop_asked;
+static atomic_bool stop_asked; /* the handler may run on a thread of the engine */
 
 static void on_interrupt(int number) {
     (void)number;
-    stop_asked = 1;
+    stop_asked = true;
 }
-static bool interrupted(void) { return stop_asked != 0; }
+static bool interrupted(void) { return stop_asked; }
 
 /* ---- the screen ---- */
 
@@ -207,7 +208,7 @@ static void run_command(session *s, by_str line) {
 static void say(session *s, by_str text) {
     by_err err = {0};
     by_chat_turn turn;
-    stop_asked = 0;
+    stop_asked = false;
     s->screen.part = -1;
     s->screen.at_line_start = true;
     by_status status = by_chat_say(s->chat, text, &turn, &err);
@@ -231,7 +232,7 @@ static by_status loop(session *s, by_chat_line *in, by_err *err) {
     by_buf line = {0};
     by_status status = BY_OK;
     while (!s->quit) {
-        stop_asked = 0;
+        stop_asked = false;
         status = by_chat_line_read(in, &line, err);
         if (status == BY_AGAIN) {
             putchar('\n');
