@@ -2,6 +2,7 @@
 # http_clients.sh - openai and anthropic from the package index against a running server: all APIs (http_clients.py), and tools
 # BY_TEST_TSAN=no: http_api.sh asks the same of the same server, without minutes of installing
 # (http_tools.py). BY_TEST_TIMEOUT=600
+# BY_TEST_TSAN=no: http_api.sh asks the same of the same server, without minutes of installing
 program=$1 source=$2
 "$program" serve --help >/dev/null 2>&1 || { echo "this build has no server"; exit 77; }
 dir=$(mktemp -d)
