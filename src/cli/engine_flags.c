@@ -128,6 +128,12 @@ by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *
     o.slots_ratio = f->slots_ratio;
     o.backtrack = (int32_t)f->backtrack;
     o.sampler = (by_sample_rule)f->sampler;
+    if (f->log_steps) {
+        f->log = (by_step_log){0};
+        o.log_steps = (int32_t)f->log_steps;
+        o.on_steps = by_step_log_note;
+        o.on_steps_arg = &f->log;
+    }
     by_free(f->banned);
     f->banned = NULL;
     for (int i = 0; i < f->ban.n; i++) BY_TRY(add_ids(&f->banned, &o.n_banned, f->ban.items[i], err));

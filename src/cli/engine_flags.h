@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "cli/model_flags.h"
+#include "cli/step_log.h"
 #include "engine/engine.h"
 
 typedef struct by_engine_flags {
@@ -26,6 +27,8 @@ typedef struct by_engine_flags {
     by_flag_list draft_temperature;
     const char *cost_dir;
     bool async, prefix_cache, invariant;
+    int64_t log_steps; /* 0 = quiet */
+    by_step_log log;
     by_buf dir;          /* the model's folder, once resolved */
 } by_engine_flags;
 
@@ -100,10 +103,13 @@ by_engine_flags by_engine_flags_default(void);
     {.names = "--batch-invariant", .kind = BY_FLAG_BOOL, .out = &(f).invariant,                                        \
      .help = "results do not depend on what else runs (always so on the CPU)"},                                        \
     BY_DRAFT_FLAG_ROWS(f),                                                                                             \
+    {.names = "--log-steps", .kind = BY_FLAG_INT, .out = &(f).log_steps, .min = 0, .max = INT32_MAX,                   \
+     .help = "a line of figures on standard error every so many steps (default: 0, none)"},                            \
     {.names = "--async,--no-async", .kind = BY_FLAG_BOOL, .out = &(f).async,                                           \
      .help = "prepare a step while the one before runs (default: on)"}
 
-/* The options; out->model_dir points into f. Errors: BY_EINVAL (a value, named), BY_EMISSING (no such folder), BY_ENOMEM. */
+/* The options. out->model_dir points into f, and so does what --log-steps needs: f stays until the engine is closed. Errors: BY_EINVAL (a
+ * value, named), BY_EMISSING (no such folder), BY_ENOMEM. */
 by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *err);
 void by_engine_flags_deinit(by_engine_flags *f);
 

@@ -23,6 +23,8 @@
 
 #define BY_ENGINE_DRAFTS_MAX 8
 
+struct by_engine_stats;
+
 /* How a prefix hit gets its window rings back. Source: engine.md section 5. */
 typedef enum by_restore {
     BY_RESTORE_AUTO,         /* a full snapshot where there is one, else exact-replay */
@@ -68,6 +70,9 @@ typedef struct by_engine_opts {
     const by_draft_cost_point *cost; /* step costs given: no step is measured; the list is copied */
     int32_t n_cost;
     double draft_temperature[BY_ENGINE_DRAFTS_MAX]; /* of the confidences, by position; 0 = 1. See `bathyc calibrate` */
+    int32_t log_steps;    /* on_steps is called behind every so many steps; 0 = never */
+    void (*on_steps)(void *arg, const struct by_engine_stats *now); /* on the scheduler thread: calls nothing of the engine */
+    void *on_steps_arg;
 } by_engine_opts;
 
 /* CPU, deployed numerics, asynchronous, prefix cache with exact restores, compact truncation at the exact keep. */
@@ -193,15 +198,22 @@ double by_draft_calibration_error(const by_draft_stats *s);
 by_draft_stats by_draft_stats_minus(const by_draft_stats *now, const by_draft_stats *then);
 
 typedef struct by_engine_stats {
+    int64_t open_ns;  /* by_clock_ns when the engine was open */
+    int32_t max_rows; /* of a step: opts.sched */
     by_draft_stats draft;
     by_sched_stats sched;
     uint64_t n_steps, n_rows, n_prompt_rows, n_output_tokens, n_finished, n_failed, n_cancelled;
+    uint64_t n_prompt_tokens; /* of the prompts admitted; n_hit_tokens are a part */
     uint64_t n_hit_tokens, n_replayed_rows, n_wasted_rows; /* wasted: rows of choices that had ended */
     uint64_t n_snapshots, n_snapshot_hits;
     int32_t blocks_total, blocks_used, blocks_keyed, slots_total, slots_used;
     int64_t host_bytes;           /* swapped state and snapshots */
     by_grammar_cache_stats grammar;
     double plan_s, device_s, wait_s; /* processor time of the scheduler thread; time of the device in steps; the scheduler idle */
+    double prefill_s, decode_s;   /* of device_s: steps with prompt rows, and without */
+    uint64_t n_first;             /* requests whose first token has come; the sum of their times from submission until then, and */
+    double first_s, first_max_s;  /* the longest since on_steps was called last, or at all */
+    int32_t n_chunked;            /* prompts that the newest plan has rows of and does not complete */
     uint64_t n_decode_steps; /* steps without prompt rows, and the processor time that the device's thread took for them: what the */
     double decode_cpu_s;     /* clock shows on a busy machine is mostly waiting. Its helpers are not in it (`--threads`) */
 } by_engine_stats;

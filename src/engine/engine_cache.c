@@ -191,6 +191,7 @@ static void use_blocks(by_engine *e, by_seq *s, int32_t n) {
 static void reuse_prefix(by_engine *e, by_seq *s) {
     const by_kv_layout *l = by_kv_layout_of(e->kv);
     int64_t hs = takes_snapshots(e) ? (int64_t)(s->n_prompt - 1) / BY_KV_BLOCK_TOKENS * BY_KV_BLOCK_TOKENS : 0;
+    e->stats.n_prompt_tokens += (uint64_t)s->n_prompt;
     s->keep_from = keep_from(e, s, s->n_prompt, hs);
     s->sched.cut = hs;
     if (!e->opts.prefix_cache || s->request->opts.prompt_logprobs || !by_kv_block_mem(e->kv)) return;

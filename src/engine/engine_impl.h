@@ -185,6 +185,7 @@ typedef struct by_job {
     by_err err;
     double forward_ms, sample_ms, draft_ms; /* by the clock of costs (device) */
     double draft_s;                         /* of the device's time (device) */
+    double spent_s;                         /* the device's time (device) */
     int32_t n_run_rows;                     /* rows that ran (device) */
     enum { BY_JOB_FREE, BY_JOB_QUEUED, BY_JOB_DONE } state; /* under the engine's lock */
     uint64_t number;
@@ -271,6 +272,7 @@ struct by_engine {
     by_job jobs[2];
     by_job *making;                       /* scheduler: the job that moves are queued on */
     uint64_t n_jobs;
+    uint64_t n_logged; /* steps when on_steps was called last (scheduler) */
     bool device_stop; /* under lock */
     by_engine_stats stats;        /* scheduler */
     by_engine_stats shared_stats; /* under lock */

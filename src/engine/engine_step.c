@@ -324,6 +324,12 @@ static void prefetch_request(const by_request *r) {
 }
 static void prefetch_event(const by_request *r) { __builtin_prefetch(r->ring + r->tail, 1); }
 
+static int32_t n_chunked(const by_plan *plan) {
+    int32_t n = 0;
+    for (int32_t i = plan->n_decode; i < plan->n_seqs; i++) n += !plan->rows[i].samples;
+    return n;
+}
+
 static void make_job(by_engine *e, by_job *job, int64_t now_us) {
     job->n_seqs = job->n_prompt_rows = job->n_samples = job->n_outs = job->n_tops = 0;
     job->before.n = job->after.n = 0;
@@ -336,6 +342,7 @@ static void make_job(by_engine *e, by_job *job, int64_t now_us) {
         if (i + AHEAD < e->plan.n_seqs) prefetch_request(seq_of(e->plan.rows[i + AHEAD].seq)->request);
         add_row(e, job, &e->plan.rows[i]);
     }
+    e->stats.n_chunked = n_chunked(&e->plan);
     job->drafts = by_engine_plan_proposals(e);
     by_sample_top *top = job->tops; /* the arrays do not move any more */
     for (int32_t k = 0; k < job->n_samples; k++) {
@@ -347,8 +354,15 @@ static void make_job(by_engine *e, by_job *job, int64_t now_us) {
 
 /* ---- committing a job ---- */
 
+static void note_first(by_engine *e, const by_request *r) {
+    double s = (double)(by_clock_ns() / 1000 - r->info.submit_us) * 1e-6; /* submit_us does not change */
+    e->stats.n_first++;
+    e->stats.first_s += s;
+    if (s > e->stats.first_max_s) e->stats.first_max_s = s;
+}
+
 static void commit_out(by_engine *e, by_seq *s, const by_out *out) {
-    s->n_out++;
+    if (s->n_out++ == 0 && s->choice == 0) note_first(e, s->request);
     s->logprob_sum += (double)out->logprob;
     e->stats.n_output_tokens++;
     by_event ev = {.choice = s->choice, .token = out->token, .logprob = out->logprob,
@@ -386,6 +400,7 @@ static void commit(by_engine *e, by_job *job) {
     e->stats.n_steps += job->n_seqs > 0;
     e->stats.n_rows += (uint64_t)job->n_run_rows;
     e->stats.n_prompt_rows += (uint64_t)job->n_prompt_rows;
+    if (job->n_seqs > 0) *(job->n_prompt_rows > 0 ? &e->stats.prefill_s : &e->stats.decode_s) += job->spent_s;
     fail_lost(e, &job->before);
     fail_lost(e, &job->after);
     if (job->status == BY_OK) by_engine_note_drafts(e, job);
@@ -434,9 +449,10 @@ void *by_engine_device_main(void *arg) {
         pthread_mutex_unlock(&e->lock);
         int64_t t0 = by_clock_ns(), cpu0 = by_thread_ns();
         by_engine_run_job(e, job);
-        double spent = (double)(by_clock_ns() - t0) * 1e-9, cpu = (double)(by_thread_ns() - cpu0) * 1e-9;
+        double cpu = (double)(by_thread_ns() - cpu0) * 1e-9;
+        job->spent_s = (double)(by_clock_ns() - t0) * 1e-9;
         pthread_mutex_lock(&e->lock);
-        e->device_s += spent;
+        e->device_s += job->spent_s;
         if (job->n_seqs > 0 && job->n_prompt_rows == 0) {
             e->n_decode_steps++;
             e->decode_cpu_s += cpu;
@@ -472,6 +488,7 @@ static void share_stats(by_engine *e) {
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
     s.plan_s = (double)spent.tv_sec + (double)spent.tv_nsec * 1e-9;
     s.sched = by_sched_stats_get(e->sched);
+    s.max_rows = e->opts.sched.max_rows;
     s.blocks_total = by_kv_n_blocks(e->kv);
     s.blocks_used = s.blocks_total - by_kv_blocks_free(e->kv);
     s.blocks_keyed = by_kv_blocks_keyed(e->kv);
@@ -487,6 +504,15 @@ static void share_stats(by_engine *e) {
     e->n_queued = s.sched.n_waiting + e->n_compiling;
     for (const by_request *r = e->incoming; r; r = r->next_new) e->n_queued++;
     pthread_mutex_unlock(&e->lock);
+}
+
+/* Behind share_stats. */
+static void tell_steps(by_engine *e) {
+    const by_engine_opts *o = &e->opts;
+    if (o->log_steps == 0 || !o->on_steps || e->stats.n_steps - e->n_logged < (uint64_t)o->log_steps) return;
+    e->n_logged = e->stats.n_steps;
+    o->on_steps(o->on_steps_arg, &e->shared_stats); /* no other thread writes them */
+    e->stats.first_max_s = 0;
 }
 
 /* Waits for something to do when neither a job is on its way nor a sequence can run. Returns false when it is time to stop. */
@@ -518,6 +544,7 @@ static bool take_news(by_engine *e, bool may_wait) {
 
 void *by_engine_scheduler_main(void *arg) {
     by_engine *e = arg;
+    e->stats.open_ns = by_clock_ns();
     by_job *last = NULL; /* handed over and not committed */
     bool idle = true;    /* the last round found nothing to plan and nothing to commit */
     while (take_news(e, idle)) {
@@ -535,6 +562,7 @@ void *by_engine_scheduler_main(void *arg) {
             last = NULL;
         }
         share_stats(e);
+        tell_steps(e);
     }
     if (last) wait_and_commit(e, last);
     share_stats(e);

@@ -28,4 +28,13 @@ grep -v nobody "$tmp/results" | grep -v '"custom_id":"b"' >"$tmp/kept" && cp "$t
 row b DeepSeek-V4.1-Flash >"$tmp/first"
 expect_exit 0 batch "$tmp/first"
 
+# A line of figures behind every step that was asked for: a prompt, then 5 steps of one token each, one step late at most.
+printf '{"custom_id": "s", "tokens": [5, 9, 7], "max_tokens": 6, "temperature": 0, "ignore_eos": true}\n' >"$tmp/steps"
+expect_exit 0 "$program" batch -i "$tmp/steps" -o "$tmp/stepped" --max-num-seqs 4 --draft-tokens 0 --log-steps 2
+check "lines of steps" 3 "$(grep -c '^bathyc: step=[246] steps/s=[0-9.]* mean_steps/s=.* running=[01] pending=0 chunked=0 ' "$tmp/err")"
+says err "ttft_max="
+says err "finished=1 preempted=0 aborted=0 failed=0"
+expect_exit 0 "$program" batch -i "$tmp/steps" -o "$tmp/quiet" --max-num-seqs 4
+grep -q step= "$tmp/err" && fail "figures that nobody asked for: $(cat "$tmp/err")"
+
 finish batch
