@@ -84,6 +84,7 @@ static by_status set_drafts(by_engine_opts *o, const by_engine_flags *f, by_err 
     o->n_drafts = f->n_drafts > 0 ? (int32_t)f->n_drafts : 0;
     o->verify = (by_sample_verify_rule)f->verify;
     o->cost_dir = f->cost_dir;
+    o->cost_age_s = f->cost_age_s;
     return by_engine_flags_temperatures(o->draft_temperature, &f->draft_temperature, err);
 }
 
@@ -116,6 +117,8 @@ by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *
     if (!f->max_seqs && o.sched.max_seqs > o.sched.max_rows) o.sched.max_seqs = o.sched.max_rows;
     if (f->max_queue) o.sched.max_waiting = (int32_t)f->max_queue;
     if (f->interval) o.sched.interval = (int32_t)f->interval;
+    if (f->any_interval) o.sched.any_interval = (int32_t)f->any_interval;
+    o.sched.prefill_ctx = f->prefill_ctx;
     if (f->ttft_budget_ms) o.sched.ttft_budget_us = f->ttft_budget_ms * 1000;
     if (f->mixed_rows) o.sched.prefill_rows = (int32_t)f->mixed_rows;
     o.sched.bypass_limit = (int32_t)f->bypass_limit;
@@ -128,6 +131,7 @@ by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *
     o.slots_ratio = f->slots_ratio;
     o.backtrack = (int32_t)f->backtrack;
     o.sampler = (by_sample_rule)f->sampler;
+    o.top_k = (int32_t)f->top_k;
     if (f->log_steps) {
         f->log = (by_step_log){0};
         o.log_steps = (int32_t)f->log_steps;

@@ -11,13 +11,14 @@
 typedef struct by_engine_flags {
     by_model_flags model;
     int64_t max_seqs, max_rows, max_queue, kv_blocks, state_slots, bypass_limit, interval; /* 0 = default */
-    int64_t ttft_budget_ms, mixed_rows;
+    int64_t any_interval, prefill_ctx, ttft_budget_ms, mixed_rows;
     int64_t grammar_timeout_ms, grammar_threads; /* 0 = default */
     const char *grammar_cache;                   /* "1G" */
     double memory_share; /* of the free memory, for caches; 0 = default */
     double expect_quantile, slots_ratio; /* slots_ratio: 0 = default */
     int64_t backtrack;                   /* 0 = default */
     int sampler;                         /* by_sample_rule */
+    int64_t top_k;                       /* of every request; 0 = its own */
     by_flag_list ban;
     int32_t *banned; /* of ban, once parsed */
     const char *ram, *keep; /* "2G"; "exact" or rows */
@@ -26,6 +27,7 @@ typedef struct by_engine_flags {
     int64_t n_drafts;           /* 0 = off, -1 = as trained */
     by_flag_list draft_temperature;
     const char *cost_dir;
+    int64_t cost_age_s;         /* 0 = default */
     bool async, prefix_cache, invariant;
     int64_t log_steps; /* 0 = quiet */
     by_step_log log;
@@ -47,7 +49,9 @@ by_engine_flags by_engine_flags_default(void);
     {.names = "--draft-conf-temp", .kind = BY_FLAG_LIST, .out = &(f).draft_temperature,                                \
      .help = "temperatures of the confidences by position, as 1.1,0.9 (see calibrate; default: 1)"},                   \
     {.names = "--perf-cache-dir", .kind = BY_FLAG_STRING, .out = &(f).cost_dir,                                        \
-     .help = "folder that keeps measured step costs for an hour (default: measured at each start)"}
+     .help = "folder that keeps measured step costs (default: measured at each start)"},                               \
+    {.names = "--perf-cache-ttl", .kind = BY_FLAG_INT, .out = &(f).cost_age_s, .min = 1, .max = INT32_MAX,             \
+     .help = "seconds that step costs kept there are used (default: 3600)"}
 
 #define BY_ENGINE_FLAG_ROWS(f)                                                                                         \
     BY_CHECKPOINT_FLAG_ROWS((f).model), BY_CONTEXT_FLAG_ROW((f).model),                                                \
@@ -71,6 +75,8 @@ by_engine_flags by_engine_flags_default(void);
      .help = "tokens that may be rolled back (default: 6, and what drafts need)"},                                     \
     {.names = "--sampler", .kind = BY_FLAG_CHOICE, .out = &(f).sampler, .choices = "smooth|deepinfer",                 \
      .help = "how a random word becomes a token (default: smooth)"},                                                   \
+    {.names = "--sampler-topk", .kind = BY_FLAG_INT, .out = &(f).top_k, .min = 1, .max = BY_LIMIT_VOCAB,               \
+     .help = "top_k of every request, whatever it says (default: its own)"},                                           \
     {.names = "--ban-tokens", .kind = BY_FLAG_LIST, .out = &(f).ban,                                                   \
      .help = "token ids that are never produced, as 5,9 or 100-120; may repeat"},                                      \
     {.names = "--prefix-cache,--no-prefix-cache", .kind = BY_FLAG_BOOL, .out = &(f).prefix_cache,                      \
@@ -86,6 +92,10 @@ by_engine_flags by_engine_flags_default(void);
      .help = "how prompts share steps with running sequences (default: mixed)"},                                       \
     {.names = "--prefill-all-interval", .kind = BY_FLAG_INT, .out = &(f).interval, .min = 1, .max = INT32_MAX,         \
      .help = "interval policy: steps between prefills (default: 70)"},                                                 \
+    {.names = "--prefill-any-interval", .kind = BY_FLAG_INT, .out = &(f).any_interval, .min = 1, .max = INT32_MAX,     \
+     .help = "interval policy: prefills come at multiples of this, too (default: 100)"},                               \
+    {.names = "--prefill-max-ctx-sum", .kind = BY_FLAG_INT, .out = &(f).prefill_ctx, .min = 1,                         \
+     .max = INT64_MAX / 2, .help = "tokens of the prompts in one step, whole prompts together (default: any)"},        \
     {.names = "--ttft-budget-ms", .kind = BY_FLAG_INT, .out = &(f).ttft_budget_ms, .min = 1, .max = INT32_MAX,         \
      .help = "deadline policy: wait after which prompts get whole steps (default: 1000)"},                             \
     {.names = "--mixed-prefill-rows", .kind = BY_FLAG_INT, .out = &(f).mixed_rows, .min = 1,                           \

@@ -173,6 +173,8 @@ by_status by_engine_open(by_engine **out, const by_engine_opts *opts, by_err *er
     if (opts->backtrack < 0 || opts->backtrack > BY_LIMIT_DRAFT_BLOCK)
         return BY_FAIL(err, BY_EINVAL, "backtrack: %d is outside 0..%d", opts->backtrack, BY_LIMIT_DRAFT_BLOCK);
     if (opts->n_banned < 0) return BY_FAIL(err, BY_EINVAL, "ban-tokens: %d ids", opts->n_banned);
+    if (opts->top_k < 0) return BY_FAIL(err, BY_EINVAL, "sampler-topk: %d is below 0", opts->top_k);
+    if (opts->cost_age_s < 0) return BY_FAIL(err, BY_EINVAL, "perf-cache-ttl: %lld is below 0", (long long)opts->cost_age_s);
     if (opts->log_steps < 0) return BY_FAIL(err, BY_EINVAL, "log-steps: %d is below 0", opts->log_steps);
     if (opts->keep < 0) return BY_FAIL(err, BY_EINVAL, "decoder-keep: %d is below 0", opts->keep);
     by_engine *e = by_alloc_zero(BY_MEM_REQUEST, sizeof *e);

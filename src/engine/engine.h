@@ -54,6 +54,7 @@ typedef struct by_engine_opts {
     by_sample_rule sampler; /* BY_SAMPLE_DEEPINFER: of all requests, whatever they say */
     const int32_t *banned;  /* [n_banned] ids that no request produces; copied */
     int32_t n_banned;
+    int32_t top_k;          /* of all requests, whatever they say; 0 = their own */
     int64_t ram_bytes;    /* most host memory for caches, swapped state and snapshots; 0 = a quarter of what is free */
     by_sched_opts sched;
     double expect_quantile; /* of past output lengths, for admission; default 0.9 */
@@ -67,6 +68,7 @@ typedef struct by_engine_opts {
     int32_t n_drafts;     /* tokens of a draft block, 1..BY_ENGINE_DRAFTS_MAX; 0 = as trained */
     by_sample_verify_rule verify; /* coupled (default): the same tokens as without drafts; rejection: the same law */
     const char *cost_dir; /* step costs are kept here between runs; NULL = measured anew */
+    int64_t cost_age_s;   /* and used until they are so old; 0 = an hour */
     const by_draft_cost_point *cost; /* step costs given: no step is measured; the list is copied */
     int32_t n_cost;
     double draft_temperature[BY_ENGINE_DRAFTS_MAX]; /* of the confidences, by position; 0 = 1. See `bathyc calibrate` */

@@ -82,7 +82,7 @@ by_status by_engine_drafts_measure(by_engine *e, by_err *err) {
     if (max_rows > o->sched.max_rows) max_rows = o->sched.max_rows;
     char name[96];
     curve_name(e, max_rows, name);
-    if (o->cost_dir && by_cost_load(&e->cost, o->cost_dir, name, COST_AGE_S)) return BY_OK;
+    if (o->cost_dir && by_cost_load(&e->cost, o->cost_dir, name, o->cost_age_s ? o->cost_age_s : COST_AGE_S)) return BY_OK;
     BY_TRY(by_cost_measure(&e->cost, e->dev, e->runner, e->kv, e->model->cfg.vocab_size, max_rows, MEASURE_MS, err));
     if (o->cost_dir) by_cost_save(&e->cost, o->cost_dir, name);
     return BY_OK;

@@ -140,6 +140,7 @@ static by_status build(by_engine *e, by_request *r, const by_request_opts *o, by
     if (o->deadline_ms > 0) r->deadline_us = r->info.submit_us + o->deadline_ms * 1000;
     bool ok = copy_lists(&r->opts.sampling) && add_banned(e, &r->opts.sampling);
     if (e->opts.sampler != BY_SAMPLE_SMOOTH) r->opts.sampling.rule = e->opts.sampler;
+    if (e->opts.top_k) r->opts.sampling.law.top_k = e->opts.top_k;
     r->ring = by_alloc_zero(BY_MEM_REQUEST, (size_t)r->cap * sizeof *r->ring);
     if (o->n_top) r->tops = by_alloc_zero(BY_MEM_REQUEST, (size_t)r->cap * (size_t)o->n_top * sizeof *r->tops);
     r->seqs = by_alloc_zero(BY_MEM_REQUEST, (size_t)o->best_of * sizeof *r->seqs);

@@ -18,7 +18,7 @@ struct by_sched {
     list waiting, running, swapped;
     int64_t reserved; /* blocks that admitted sequences may still grow to */
     uint64_t n_added;
-    int32_t since_prefill; /* steps since the last one with prompt rows */
+    int64_t since_prefill; /* steps since the last one with prompt rows */
     by_sched_stats stats;
 };
 
@@ -68,7 +68,7 @@ static void move(by_sched *s, by_sched_seq *seq, by_sched_state to) {
 
 by_sched_opts by_sched_opts_default(void) {
     return (by_sched_opts){.max_rows = 4096, .max_seqs = 256, .max_waiting = 4096, .bypass_limit = 4, .interval = 70,
-                           .ttft_budget_us = 1000000, .all_rows = 64};
+                           .any_interval = 100, .ttft_budget_us = 1000000, .all_rows = 64};
 }
 
 static by_status check(const by_sched_opts *o, by_err *err) {
@@ -79,7 +79,10 @@ static by_status check(const by_sched_opts *o, by_err *err) {
                        o->max_seqs, BY_LIMIT_STEP_ROWS);
     if (o->max_waiting < 1) return BY_FAIL(err, BY_EINVAL, "max-queue: %d is below 1", o->max_waiting);
     if (o->bypass_limit < 0) return BY_FAIL(err, BY_EINVAL, "bypass-limit: %d is below 0", o->bypass_limit);
-    if (o->interval < 1) return BY_FAIL(err, BY_EINVAL, "prefill interval: %d is below 1", o->interval);
+    if (o->interval < 1 || o->any_interval < 1)
+        return BY_FAIL(err, BY_EINVAL, "prefill interval: %d is below 1", o->interval < 1 ? o->interval : o->any_interval);
+    if (o->prefill_ctx < 0)
+        return BY_FAIL(err, BY_EINVAL, "prefill-max-ctx-sum: %lld is below 0", (long long)o->prefill_ctx);
     if (o->all_rows < 1) return BY_FAIL(err, BY_EINVAL, "prompt rows with logits: %d is below 1", o->all_rows);
     if (o->prefill_rows < 0) return BY_FAIL(err, BY_EINVAL, "prefill rows of a step: %d is below 0", o->prefill_rows);
     return BY_OK;
@@ -278,6 +281,24 @@ static void resume(by_sched *s, const by_plan *plan) {
     }
 }
 
+/* What a step has left for prompts. */
+typedef struct room {
+    int32_t rows, n_prompts; /* n_prompts: those it has */
+    int64_t ctx;             /* prefill_ctx: tokens of further prompts */
+} room;
+
+/* The first always does: no other step would take it either. */
+static bool has_ctx(const by_sched *s, const room *left, const by_sched_seq *seq) {
+    return s->opts.prefill_ctx == 0 || left->n_prompts == 0 || seq->n_tokens <= left->ctx;
+}
+
+static void take_prompt(by_plan *plan, by_sched_seq *seq, int32_t n_rows, room *left) {
+    left->rows -= n_rows;
+    left->ctx -= seq->n_tokens;
+    left->n_prompts++;
+    take(plan, seq, n_rows, 0);
+}
+
 static int32_t chunk_rows(const by_sched *s, const by_plan *plan, int32_t budget, const by_sched_seq *seq) {
     int64_t want = seq->n_tokens - seq->n_done, left = s->opts.max_rows - plan->n_rows;
     if (seq->cut > seq->n_done && seq->n_done + want > seq->cut) want = seq->cut - seq->n_done;
@@ -287,18 +308,16 @@ static int32_t chunk_rows(const by_sched *s, const by_plan *plan, int32_t budget
 }
 
 /* Rows for prompts that are on their way already. */
-static void plan_started(by_sched *s, by_plan *plan, int32_t *budget) {
+static void plan_started(by_sched *s, by_plan *plan, room *left) {
     by_sched_seq *next;
     for (by_sched_seq *seq = s->running.first; seq; seq = next) {
         next = seq->next;
         if (decodes(seq) || !can_run(seq)) continue;
-        if (plan->n_seqs == s->opts.max_seqs || *budget == 0) return;
-        int32_t n = chunk_rows(s, plan, *budget, seq);
+        if (plan->n_seqs == s->opts.max_seqs || left->rows == 0 || !has_ctx(s, left, seq)) return;
+        int32_t n = chunk_rows(s, plan, left->rows, seq);
         bool fits = n > 0 && make_room(s, plan, seq, seq->n_done + n);
         next = seq->next; /* room may have been made by those behind */
-        if (!fits) continue;
-        take(plan, seq, n, 0);
-        *budget -= n;
+        if (fits) take_prompt(plan, seq, n, left);
     }
 }
 
@@ -320,16 +339,17 @@ static bool admit(by_sched *s, const by_plan *plan, by_sched_seq *seq, int64_t p
 }
 
 /* Admits from the queue while rows, slots and expected blocks last. */
-static void plan_waiting(by_sched *s, by_plan *plan, int32_t *budget) {
+static void plan_waiting(by_sched *s, by_plan *plan, room *left) {
     if (s->waiting.n == 0) return;
     int64_t promise = promised(s);
     bool head_waits = false;
     by_sched_seq *next;
     for (by_sched_seq *seq = s->waiting.first; seq; seq = next) {
         next = seq->next;
-        if (plan->n_seqs == s->opts.max_seqs || *budget == 0) return;
+        if (plan->n_seqs == s->opts.max_seqs || left->rows == 0) return;
         if (first_to_resume(s)) return; /* they come first */
         if (seq->paused) continue;
+        if (!has_ctx(s, left, seq)) return;
         by_sched_seq *head = s->waiting.first;
         if (head_waits && head->n_passed >= s->opts.bypass_limit) return;
         if (!admit(s, plan, seq, promise)) {
@@ -343,11 +363,8 @@ static void plan_waiting(by_sched *s, by_plan *plan, int32_t *budget) {
             head->n_passed++;
             s->stats.n_bypassed++;
         }
-        int32_t n = chunk_rows(s, plan, *budget, seq);
-        if (n > 0 && s->pool.grow(s->pool.ctx, seq, seq->n_done + n)) {
-            take(plan, seq, n, 0);
-            *budget -= n;
-        }
+        int32_t n = chunk_rows(s, plan, left->rows, seq);
+        if (n > 0 && s->pool.grow(s->pool.ctx, seq, seq->n_done + n)) take_prompt(plan, seq, n, left);
         promise += still_to_grow(s, seq);
     }
 }
@@ -362,7 +379,8 @@ static bool prompts_only(const by_sched *s, int64_t now_us) {
     if (s->opts.policy == BY_PREFILL_MIXED) return false;
     for (const by_sched_seq *r = s->running.first; r && !has_prompts; r = r->next) has_prompts = !decodes(r) && can_run(r);
     if (!has_prompts) return false;
-    if (s->opts.policy == BY_PREFILL_INTERVAL) return s->since_prefill >= s->opts.interval;
+    if (s->opts.policy == BY_PREFILL_INTERVAL)
+        return s->since_prefill % s->opts.interval == 0 || s->since_prefill % s->opts.any_interval == 0;
     return s->opts.policy == BY_PREFILL_DEADLINE && late(s, now_us);
 }
 
@@ -372,13 +390,14 @@ void by_sched_plan(by_sched *s, by_plan *plan, int64_t now_us) {
     resume(s, plan);
     bool only = prompts_only(s, now_us);
     if (!only) plan_decode(s, plan);
-    int32_t budget = s->opts.max_rows - plan->n_rows;
+    room left = {.rows = s->opts.max_rows - plan->n_rows, .ctx = s->opts.prefill_ctx};
     if (plan->n_decode > 0) {
-        if (s->opts.policy == BY_PREFILL_INTERVAL) budget = 0;
-        else if (s->opts.prefill_rows > 0 && s->opts.prefill_rows < budget) budget = s->opts.prefill_rows;
+        if (s->opts.policy == BY_PREFILL_INTERVAL) left.rows = 0;
+        else if (s->opts.prefill_rows > 0 && s->opts.prefill_rows < left.rows) left.rows = s->opts.prefill_rows;
     }
-    plan_started(s, plan, &budget);
-    plan_waiting(s, plan, &budget);
+    plan_started(s, plan, &left);
+    plan_waiting(s, plan, &left);
     if (only && plan->n_seqs == 0) plan_decode(s, plan); /* nothing could be placed: do not lose the step */
-    s->since_prefill = plan->n_seqs > plan->n_decode ? 0 : s->since_prefill + 1;
+    if (plan->n_seqs > plan->n_decode) s->since_prefill = 0;
+    else if (plan->n_seqs > 0) s->since_prefill++;
 }

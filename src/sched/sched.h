@@ -12,9 +12,13 @@
  *                      nothing is admitted before it. That bounds its wait.
  *   preemption         when blocks run out a paused sequence, else the last in order, is swapped out; swapped sequences come
  *                      back in order, and before anything new is admitted; a paused one comes back when it goes on
- *   policy             mixed: prompts share steps with decode rows. interval: steps with prompts come at most every
- *                      `interval` steps while something decodes, and then without decode rows (the original's way).
+ *   policy             mixed: prompts share steps with decode rows. interval: while something decodes, steps with prompts come
+ *                      behind one another and when the steps since the last are a multiple of `interval` or `any_interval`, and
+ *                      then without decode rows (the original's way; its two votes, of every rank and of any, are one here).
  *                      deadline: as mixed, but while the oldest waiter is over `ttft_budget_us` prompts get the whole step.
+ *
+ *   prompts of a step  their whole lengths together are at most `prefill_ctx`, or there is one; the next in order waits, and what is
+ *                      behind it, so that a long one is not passed for ever
  *
  * One thread. Source: engine.md section 3. */
 #ifndef BY_SCHED_SCHED_H
@@ -80,7 +84,8 @@ typedef struct by_sched_opts {
     int32_t max_seqs;       /* sequences of a step, and admitted at once */
     int32_t max_waiting;    /* more are refused */
     int32_t bypass_limit;   /* default 4 */
-    int32_t interval;       /* interval policy: steps between prefills, default 70 */
+    int32_t interval, any_interval; /* interval policy: steps between prefills, default 70 and 100 */
+    int64_t prefill_ctx;    /* most tokens of the prompts in a step, done and to do; 0 = any number */
     int64_t ttft_budget_us; /* deadline policy */
     int32_t prefill_rows;   /* most prompt rows of a mixed step that also decodes; 0 = what is left of max_rows */
     int32_t all_rows;       /* prompt rows with logits in one step, >= 1 */

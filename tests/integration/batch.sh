@@ -37,4 +37,30 @@ says err "finished=1 preempted=0 aborted=0 failed=0"
 expect_exit 0 "$program" batch -i "$tmp/steps" -o "$tmp/quiet" --max-num-seqs 4
 grep -q step= "$tmp/err" && fail "figures that nobody asked for: $(cat "$tmp/err")"
 
+# top_k of the program: what a request draws at a high temperature is then the likeliest token each time
+ids() { # TEMPERATURE [flags]: the tokens of one request
+    printf '{"custom_id": "k", "tokens": [5, 9, 7], "max_tokens": 24, "temperature": %s, "seed": 3, "ignore_eos": true}\n' "$1" >"$tmp/ids"
+    shift
+    rm -f "$tmp/drawn"
+    expect_exit 0 "$program" batch -i "$tmp/ids" -o "$tmp/drawn" --max-num-seqs 4 "$@"
+    grep -o '"tokens":\[[0-9,]*\]' "$tmp/drawn"
+}
+likeliest=$(ids 0)
+[ -n "$likeliest" ] || fail "no tokens: $(cat "$tmp/drawn")"
+[ "$likeliest" != "$(ids 2)" ] || fail "a temperature of 2 draws as 0 does"
+check "tokens of --sampler-topk 1" "$likeliest" "$(ids 2 --sampler-topk 1)"
+check "tokens with other rules of prompts" "$likeliest" \
+    "$(ids 0 --prefill-policy interval --prefill-all-interval 3 --prefill-any-interval 2 --prefill-max-ctx-sum 2)"
+
+# step costs are kept for so many seconds
+mkdir "$tmp/costs"
+ids 0 --perf-cache-dir "$tmp/costs" >/dev/null
+costs=$(ls "$tmp/costs"/step-costs-*)
+printf '{"curve":[[1,1.5],[20,2.5]]}' >"$costs"
+touch -d '2 hours ago' "$costs"
+ids 0 --perf-cache-dir "$tmp/costs" --perf-cache-ttl 100000 >/dev/null
+check "step costs of two hours ago" '{"curve":[[1,1.5],[20,2.5]]}' "$(cat "$costs")"
+ids 0 --perf-cache-dir "$tmp/costs" >/dev/null
+[ "$(cat "$costs")" != '{"curve":[[1,1.5],[20,2.5]]}' ] || fail "step costs of two hours ago were used"
+
 finish batch

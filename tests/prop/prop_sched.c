@@ -125,6 +125,8 @@ typedef struct {
 
 static void check_plan(const by_plan *plan, const by_sched_opts *o, const pool *p) {
     int32_t rows = 0;
+    int64_t ctx = 0;
+    if (o->policy == BY_PREFILL_INTERVAL) assert_true(plan->n_decode == 0 || plan->n_decode == plan->n_seqs);
     assert_true(plan->n_seqs <= o->max_seqs && plan->n_rows <= o->max_rows && plan->n_decode <= plan->n_seqs);
     for (int32_t i = 0; i < plan->n_seqs; i++) {
         const by_plan_row *r = &plan->rows[i];
@@ -139,8 +141,10 @@ static void check_plan(const by_plan *plan, const by_sched_opts *o, const pool *
         assert_true(f->blocks >= blocks_for(NULL, f->computed < r->seq->n_max ? f->computed : r->seq->n_max));
         assert_true(r->seq->n_tokens - r->seq->n_open <= r->seq->n_max);
         if (i < plan->n_decode) assert_true(r->n_rows == 1 && r->samples);
+        else ctx += r->seq->n_tokens - r->samples;
         for (int32_t k = 0; k < i; k++) assert_ptr_not_equal(plan->rows[k].seq, r->seq);
     }
+    if (o->prefill_ctx && plan->n_seqs > plan->n_decode + 1) assert_true(ctx <= o->prefill_ctx);
     assert_true(plan->n_drafts >= 0);
     assert_int_equal(rows + plan->n_drafts, plan->n_rows);
     assert_true(p->blocks_free >= 0 && p->slots_free >= 0 && p->swap_free >= 0);
@@ -271,7 +275,9 @@ static uint64_t run_world(int steps, bool async) {
     o.max_rows = o.max_seqs + (int32_t)by_rng_below(&rng, 80);
     o.max_waiting = 50;
     o.interval = 1 + (int32_t)by_rng_below(&rng, 8);
+    o.any_interval = 1 + (int32_t)by_rng_below(&rng, 12);
     o.policy = (by_prefill_policy)by_rng_below(&rng, 3);
+    o.prefill_ctx = by_rng_below(&rng, 2) ? 1 + (int64_t)by_rng_below(&rng, 300) : 0;
     o.ttft_budget_us = 500;
     o.bypass_limit = (int32_t)by_rng_below(&rng, 5);
     pool p = {.n_blocks = 6 + (int64_t)by_rng_below(&rng, 80), .n_slots = 1 + (int64_t)by_rng_below(&rng, 32), .n_swap = 4000,
@@ -345,6 +351,95 @@ static void no_leak_no_starvation_no_double_booking(void **state) {
     assert_true(worlds < 10 || (n_all_forks > 0 && n_all_swaps > 0 && n_all_bypassed > 0));
 }
 
+/* ---- when prompts come, and which ---- */
+
+/* A scheduler with room for everything, n of `seqs` in its queue with these lengths. */
+typedef struct {
+    pool p;
+    by_sched *s;
+    by_plan plan;
+} ample;
+
+static void ample_open(ample *a, const by_sched_opts *o) {
+    a->p = (pool){.n_blocks = 10000, .blocks_free = 10000, .n_slots = 100, .slots_free = 100};
+    by_sched_pool vt = {&a->p, blocks_free, blocks_for, blocks_held, admit, grow, swap_out, swap_in, NULL};
+    assert_int_equal(by_sched_create(&a->s, o, &vt, NULL), BY_OK);
+    assert_int_equal(by_plan_init(&a->plan, a->s, NULL), BY_OK);
+    memset(seqs, 0, sizeof seqs);
+}
+
+static void ample_add(ample *a, int i, int64_t n_tokens) {
+    seqs[i] = (fake){.live = true, .s = {.arrival_us = i, .n_tokens = n_tokens, .n_expected = n_tokens + 10, .n_max = n_tokens + 5000}};
+    assert_int_equal(by_sched_add(a->s, &seqs[i].s, NULL), BY_OK);
+}
+
+static void ample_close(ample *a, int n) {
+    for (int i = 0; i < n; i++) by_sched_remove(a->s, &seqs[i].s);
+    by_plan_deinit(&a->plan);
+    by_sched_destroy(a->s);
+}
+
+static void prompts_come_at_multiples_of_either_interval(void **state) {
+    (void)state;
+    by_sched_opts o = by_sched_opts_default();
+    o.policy = BY_PREFILL_INTERVAL;
+    o.interval = 7;
+    o.any_interval = 5;
+    for (int since = 0; since < 40; since++) {
+        ample a;
+        ample_open(&a, &o);
+        ample_add(&a, 0, 20);
+        by_sched_plan(a.s, &a.plan, 0); /* nothing decodes: at once */
+        assert_int_equal(a.plan.n_rows, 20);
+        for (int t = 0; t < since; t++) {
+            by_sched_plan(a.s, &a.plan, 0);
+            assert_int_equal(a.plan.n_decode, 1);
+        }
+        ample_add(&a, 1, 20);
+        ample_add(&a, 2, o.max_rows); /* behind the first there is no room for it whole: another step, at once */
+        int t = since;
+        for (; t % 7 && t % 5; t++) {
+            by_sched_plan(a.s, &a.plan, 0);
+            assert_true(a.plan.n_decode == 1 && a.plan.n_seqs == 1);
+        }
+        by_sched_plan(a.s, &a.plan, 0);
+        assert_true(a.plan.n_decode == 0 && a.plan.n_seqs == 2 && a.plan.n_rows == o.max_rows);
+        by_sched_plan(a.s, &a.plan, 0);
+        assert_true(a.plan.n_decode == 0 && a.plan.n_seqs == 1 && a.plan.n_rows == 20);
+        by_sched_plan(a.s, &a.plan, 0);
+        assert_int_equal(a.plan.n_decode, 3);
+        ample_close(&a, 3);
+    }
+}
+
+static void prompts_of_a_step_have_so_much_context_together(void **state) {
+    (void)state;
+    by_sched_opts o = by_sched_opts_default();
+    o.prefill_ctx = 250;
+    ample a;
+    ample_open(&a, &o);
+    const int64_t lengths[] = {100, 150, 400, 10, 240, 1};
+    const int32_t rows[] = {250, 400, 250, 1}; /* the 400 alone, and what is behind it does not pass it */
+    for (int i = 0; i < 6; i++) ample_add(&a, i, lengths[i]);
+    for (int t = 0; t < 4; t++) {
+        by_sched_plan(a.s, &a.plan, 0);
+        assert_int_equal(a.plan.n_rows - a.plan.n_decode, rows[t]);
+    }
+    by_sched_plan(a.s, &a.plan, 0);
+    assert_true(a.plan.n_decode == 6 && a.plan.n_seqs == 6); /* decode rows are not prompts */
+    ample_close(&a, 6);
+    o.max_rows = o.max_seqs; /* chunks of 256: a prompt counts whole in each */
+    ample_open(&a, &o);
+    ample_add(&a, 0, 300);
+    ample_add(&a, 1, 100);
+    const int32_t chunks[] = {256, 44, 100};
+    for (int t = 0; t < 3; t++) {
+        by_sched_plan(a.s, &a.plan, 0);
+        assert_int_equal(a.plan.n_rows - a.plan.n_decode, chunks[t]);
+    }
+    ample_close(&a, 2);
+}
+
 /* Microseconds of processor time of a plan in which n sequences decode. */
 static double cost_of_a_plan(int n) {
     by_sched_opts o = by_sched_opts_default();
@@ -396,6 +491,8 @@ int main(void) {
     rng = by_test_rng(20261129);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_leak_no_starvation_no_double_booking),
+        cmocka_unit_test(prompts_come_at_multiples_of_either_interval),
+        cmocka_unit_test(prompts_of_a_step_have_so_much_context_together),
         cmocka_unit_test(planning_is_cheap_and_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
