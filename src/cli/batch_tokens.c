@@ -287,7 +287,7 @@ int64_t by_batch_tokens_n_output(const by_batch_tokens *q) {
     return n;
 }
 
-by_request_info by_batch_tokens_times(const by_batch_tokens *q) { return q->info; }
+by_request_info by_batch_tokens_times(const by_batch_tokens *q) { return q->info.end_us ? q->info : by_request_info_get(q->request); }
 
 void by_batch_tokens_destroy(by_batch_tokens *q) {
     if (!q) return;

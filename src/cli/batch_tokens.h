@@ -31,7 +31,7 @@ by_status by_batch_tokens_pump(by_batch_tokens *q, by_err *err);
 /* Appends the answer's body; after BY_END. Errors: BY_ENOMEM. */
 by_status by_batch_tokens_write(by_batch_tokens *q, by_buf *body, by_err *err);
 
-/* Tokens of all choices so far; the times of the request, all zero before BY_END. */
+/* Tokens of all choices so far; the times of the request so far. */
 int64_t by_batch_tokens_n_output(const by_batch_tokens *q);
 by_request_info by_batch_tokens_times(const by_batch_tokens *q);
 

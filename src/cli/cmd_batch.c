@@ -42,10 +42,11 @@ typedef struct {
     by_batch_results results;
     slot *slots;
     int n_slots, n_running;
-    bool input_ended, has_held, terminal;
+    bool input_ended, has_held, stopped, terminal; /* stopped: the requests that only waited are given back */
     by_buf held, body, answer; /* held: a line for which the queue was full */
     size_t held_line;
     by_arena arena;            /* of the line being read */
+    size_t n_left; /* given back, without a row */
     size_t n_ok, n_failed, n_skipped, n_old_failed; /* skipped: an earlier run has answered them, and some of them failed */
     uint64_t n_tokens;
     by_batch_stats stats;
@@ -61,10 +62,23 @@ static void wake(void) {
     (void)n;
 }
 
+/* A line from inside a signal handler; on a terminal the line of progress is ended before. */
+static void say(const char *text, size_t n) {
+    ssize_t done = isatty(STDERR_FILENO) == 1 ? write(STDERR_FILENO, "\n", 1) : 0;
+    done = write(STDERR_FILENO, text, n); /* what cannot be said is not said */
+    (void)done;
+}
+
 static void on_signal(int number) {
+    static const char first[] = "bathyc batch: stopping; running requests may end, a second signal ends them\n";
+    static const char second[] = "bathyc batch: stopped; the same command resumes with the requests that are left\n";
     (void)number;
     int before = errno;
-    if (atomic_fetch_add(&n_signals, 1) > 0) _exit(1);
+    if (atomic_fetch_add(&n_signals, 1) > 0) {
+        say(second, sizeof second - 1);
+        _exit(1);
+    }
+    say(first, sizeof first - 1);
     wake();
     errno = before;
 }
@@ -114,6 +128,16 @@ static by_status refuse_line(batch *b, size_t line, const by_json *custom_id, co
     return write_row(b, &row, err);
 }
 
+static void empty_slot(batch *b, slot *s) {
+    by_call_destroy(s->call);
+    by_batch_tokens_destroy(s->ids);
+    by_free(s->custom_id);
+    s->call = NULL;
+    s->ids = NULL;
+    s->custom_id = NULL;
+    b->n_running--;
+}
+
 /* Writes the answer of a slot, or what went wrong (NULL: nothing), and empties it. */
 static by_status finish(batch *b, slot *s, const by_call_problem *p, by_err *err) {
     char request_id[40];
@@ -132,13 +156,7 @@ static by_status finish(batch *b, slot *s, const by_call_problem *p, by_err *err
     by_batch_row row = {.line = s->line, .has_custom_id = true, .custom_id = by_str_of(s->custom_id, s->custom_id_bytes),
                         .status = p ? p->http_status : 200, .request_id = by_str_z(request_id), .body = by_buf_str(&b->answer)};
     by_status status = write_row(b, &row, err);
-    by_call_destroy(s->call);
-    by_batch_tokens_destroy(s->ids);
-    by_free(s->custom_id);
-    s->call = NULL;
-    s->ids = NULL;
-    s->custom_id = NULL;
-    b->n_running--;
+    empty_slot(b, s);
     return status;
 }
 
@@ -248,7 +266,7 @@ static by_status start_next(batch *b, by_err *err) {
         b->has_held = status == BY_AGAIN;
         return status;
     }
-    if (b->n_running > 0 && !by_line_reader_ready(&b->in)) return BY_AGAIN;
+    if (!by_line_reader_ready(&b->in)) return BY_AGAIN;
     by_status status = by_line_reader_next(&b->in, &text, err);
     if (status == BY_END) {
         b->input_ended = true;
@@ -284,6 +302,19 @@ static by_status hand_on(batch *b, by_err *err) {
     return BY_OK;
 }
 
+/* After a signal: requests of which no step has run yet go without a row, so that the next run of the command answers them. */
+static void give_back_waiting(batch *b) {
+    b->stopped = true;
+    for (int i = 0; i < b->n_slots; i++) {
+        slot *s = &b->slots[i];
+        if (!s->call && !s->ids) continue;
+        by_request_info info = s->ids ? by_batch_tokens_times(s->ids) : by_call_times(s->call);
+        if (info.start_us) continue;
+        empty_slot(b, s);
+        b->n_left++;
+    }
+}
+
 /* ---- the loop ---- */
 
 static void show_progress(batch *b, bool last) {
@@ -310,9 +341,11 @@ static by_status run(batch *b, by_err *err) {
         by_status status = BY_OK;
         for (int i = 0; i < LINES_AT_ONCE && status == BY_OK && may_start(b); i++) status = start_next(b, err);
         if (status < 0) return status;
+        if (n_signals && !b->stopped) give_back_waiting(b);
         BY_TRY(hand_on(b, err));
         show_progress(b, false);
-        if (b->n_running > 0 && (status == BY_AGAIN || !may_start(b))) {
+        bool waits = status == BY_AGAIN && !b->has_held; /* for input; a line that is held waits for what runs */
+        if (waits || (b->n_running > 0 && (status == BY_AGAIN || !may_start(b)))) {
             wait_for_news(b);
             BY_TRY(hand_on(b, err));
         }
@@ -363,11 +396,13 @@ static void print_stats(const batch *b) {
 
 static int report(batch *b, const char *output) {
     size_t failed = b->n_failed + b->n_old_failed; /* other rows of the file belong to requests that were not asked about */
-    bool left = n_signals && (!b->input_ended || b->has_held);
+    bool left = n_signals && (!b->input_ended || b->has_held || b->n_left);
     if (failed)
         fprintf(stderr, "bathyc batch: %zu of %zu requests failed: see \"error\" and \"status_code\" in %s\n", failed,
                 b->n_ok + b->n_failed + b->n_skipped, output);
-    if (left) fprintf(stderr, "bathyc batch: stopped by a signal; the same command goes on with the requests that are left\n");
+    if (left) fprintf(stderr, "bathyc batch: stopped by a signal; the same command resumes with the requests that are left\n");
+    else if (b->n_skipped && b->n_ok + b->n_failed == 0)
+        fprintf(stderr, "bathyc batch: nothing to do, %zu row%s there\n", b->n_skipped, b->n_skipped == 1 ? " is" : "s are");
     return failed || left;
 }
 
@@ -378,7 +413,7 @@ int by_cmd_batch(int argc, char **argv) {
                             "docs/engine.md). Results come in the order in which they are done.\n"
                             "When RESULTS.jsonl has rows already, only what is missing is computed: after an interruption the\n"
                             "same command goes on. Rows with errors count as done, and as failed: take them out to try again.\n"
-                            "SIGTERM and SIGINT let running requests end; a second one stops at once.\n"};
+                            "SIGTERM and SIGINT let running requests end and start no others; a second one stops at once.\n"};
     by_engine_flags f = by_engine_flags_default();
     const char *input = NULL, *output = NULL;
     by_flag_list names = {0};

@@ -63,4 +63,59 @@ check "step costs of two hours ago" '{"curve":[[1,1.5],[20,2.5]]}' "$(cat "$cost
 ids 0 --perf-cache-dir "$tmp/costs" >/dev/null
 [ "$(cat "$costs")" != '{"curve":[[1,1.5],[20,2.5]]}' ] || fail "step costs of two hours ago were used"
 
+# a batch that is finished says so
+expect_exit 0 batch "$tmp/first"
+says err "nothing to do, 1 row is there"
+
+# A first signal: what runs is written, what waits for its turn is not, and the same command answers that later.
+ids_row() { printf '{"custom_id": "%s", "tokens": [5, 9, 7], "max_tokens": %s, "temperature": 0, "ignore_eos": true}\n' "$1" "$2"; }
+slow() { # starts the batch in the background and waits until one request runs and one waits
+    "$program" batch -i "$tmp/slow" -o "$tmp/slowly" --max-num-seqs 1 --draft-tokens 0 --log-steps 5 2>"$tmp/err" >"$tmp/out" &
+    pid=$!
+    for _ in $(seq $((200 * slowness))); do
+        grep -q 'running=1 pending=1' "$tmp/err" && return
+        sleep 0.05
+    done
+    fail "nothing runs: $(cat "$tmp/err")"
+}
+{ ids_row long 1000; row waits DeepSeek-V4.1-Flash; ids_row last 2; } >"$tmp/slow"
+slow
+kill -TERM "$pid"
+wait "$pid"
+check "exit after a signal" 1 $?
+says err "bathyc batch: stopping; running requests may end, a second signal ends them"
+says err "the same command resumes"
+check "rows after a signal" '"custom_id":"long"' "$(grep -o '"custom_id":"[a-z]*"' "$tmp/slowly")"
+expect_exit 0 "$program" batch -i "$tmp/slow" -o "$tmp/slowly" --max-num-seqs 1
+check "rows after that" '"long" "waits" "last"' "$(grep -o '"custom_id":"[a-z]*"' "$tmp/slowly" | cut -d: -f2 | paste -sd' ')"
+
+# a second signal
+rm "$tmp/slowly"
+{ ids_row long 6000; ids_row waits 2; } >"$tmp/slow"
+slow
+kill -INT "$pid"
+for _ in $(seq 100); do
+    grep -q "stopping;" "$tmp/err" && break
+    sleep 0.05
+done
+kill -INT "$pid"
+wait "$pid"
+check "exit after two signals" 1 $?
+check "last line after two signals" "bathyc batch: stopped; the same command resumes with the requests that are left" "$(tail -1 "$tmp/err")"
+
+# a signal also ends a batch that waits for its input
+mkfifo "$tmp/fifo"
+"$program" batch -i "$tmp/fifo" -o "$tmp/none" 2>"$tmp/err" &
+pid=$!
+exec 3>"$tmp/fifo"
+row only DeepSeek-V4.1-Flash >&3
+for _ in $(seq $((200 * slowness))); do
+    grep -qs only "$tmp/none" && break
+    sleep 0.05
+done
+kill -TERM "$pid"
+wait "$pid"
+check "exit of a batch that waits" 1 $?
+exec 3>&-
+
 finish batch
