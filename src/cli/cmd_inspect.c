@@ -33,10 +33,26 @@ static by_status add_up(by_inspection *in, by_err *err) {
     return BY_OK;
 }
 
+/* What stands in the way of every answer, though the weights be whole: the tokenizer that is not there, or does not open. */
+static by_status check_tokenizer(const char *dir, by_problems *problems, by_err *err) {
+    by_err why = {0};
+    by_tok *tok = NULL;
+    by_status status = by_command_tokenizer_open(&tok, NULL, dir, &why);
+    by_tok_destroy(tok);
+    if (status == BY_ENOMEM) return BY_FAIL(err, BY_ENOMEM, "%s", why.msg);
+    if (status == BY_EMISSING) by_problems_add(problems, "tokenizer.json: missing; without it only token ids can be given");
+    else if (status < 0) by_problems_add(problems, "%s", why.msg);
+    return BY_OK;
+}
+
 static by_status gather(by_inspection *in, const options *opts, by_problems *problems, by_err *err) {
-    BY_TRY(by_config_load(&in->config, in->dir, problems, err));
-    BY_TRY(by_checkpoint_open(&in->ck, in->dir, &in->config, problems, err));
-    BY_TRY(by_checkpoint_check_values(in->ck, (by_check_level)opts->check, &in->checked_bytes, problems, err));
+    by_status status = by_config_load(&in->config, in->dir, problems, err);
+    if (status == BY_OK) status = by_checkpoint_open(&in->ck, in->dir, &in->config, problems, err);
+    if (status == BY_OK) status = by_checkpoint_check_values(in->ck, (by_check_level)opts->check, &in->checked_bytes, problems, err);
+    if (status < 0 && problems->n == 0) return status; /* not a checkpoint at all */
+    BY_TRY(check_tokenizer(in->dir, problems, err));
+    BY_TRY(status);
+    BY_TRY(by_problems_check(problems, BY_EFORMAT, err));
     in->ctx_size = opts->ctx_size;
     if (!opts->ctx_given && in->ctx_size > in->config.max_positions) in->ctx_size = in->config.max_positions;
     in->n_seqs = opts->n_seqs;

@@ -248,7 +248,19 @@ static by_status enter(loader *l, int shard_no, const by_st_entry *e, bool broke
     return push_range(l, ranges, (range){e->begin, e->end, (uint32_t)(r - ck->records)});
 }
 
-static by_status read_entries(loader *l, int shard_no, by_st_reader *reader, range_list *ranges) {
+/* Tensors of a shard that lie behind its end: as a rule the file was cut, and then one line says so for all of them. */
+typedef struct {
+    long n;
+    by_err first;
+} lost_tensors;
+
+static void report_lost(loader *l, const by_ckpt_shard *shard, const lost_tensors *lost) {
+    if (lost->n == 1) by_problems_add(l->problems, "%s: %s", shard->name, lost->first.msg);
+    if (lost->n > 1)
+        by_problems_add(l->problems, "%s: file ends at %zu, %ld tensors reach past it (truncated?)", shard->name, shard->map.size, lost->n);
+}
+
+static by_status read_entries(loader *l, int shard_no, by_st_reader *reader, range_list *ranges, lost_tensors *lost) {
     by_ckpt_shard *shard = &l->ck->shards[shard_no];
     for (;;) {
         by_st_entry e;
@@ -259,8 +271,9 @@ static by_status read_entries(loader *l, int shard_no, by_st_reader *reader, ran
             shard->failed = true;
             return as_problem(l, shard->name, status, &local);
         }
-        bool broken = status == BY_ELIMIT;
-        if (broken) by_problems_add(l->problems, "%s: %s", shard->name, local.msg);
+        bool broken = status == BY_ELIMIT, past = broken && e.begin <= e.end && e.end > reader->data_bytes;
+        if (past && lost->n++ == 0) lost->first = local;
+        if (broken && !past) by_problems_add(l->problems, "%s: %s", shard->name, local.msg);
         status = enter(l, shard_no, &e, broken, ranges);
         if (status == BY_ELIMIT) {
             shard->failed = true;
@@ -293,7 +306,9 @@ static by_status read_shard(loader *l, int shard_no) {
         status = as_problem(l, shard->name, status, &local);
     } else {
         shard->data_off = reader.data_off;
-        status = read_entries(l, shard_no, &reader, &ranges);
+        lost_tensors lost = {0};
+        status = read_entries(l, shard_no, &reader, &ranges, &lost);
+        report_lost(l, shard, &lost);
         if (status == BY_OK && !shard->failed) check_ranges(l, shard, &ranges, reader.data_bytes);
         /* the header is not needed again: its pages should not count as ours */
         size_t whole = (size_t)shard->data_off & ~(size_t)(PAGE - 1);

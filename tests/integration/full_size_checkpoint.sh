@@ -11,7 +11,7 @@ trap 'rm -rf "$tmp"' EXIT
 truncate -s 150G "$tmp/probe" 2>/dev/null && [ "$(stat -c %b "$tmp/probe")" -lt 1000 ] ||
     { echo "$tmp has no sparse files of this size"; exit 77; }
 rm "$tmp/probe"
-"$make" --preset flash --sparse -o "$tmp/ck" || exit 1
+"$make" --preset flash --sparse --tokenizer "$source/models/tiny/tokenizer.json" -o "$tmp/ck" || exit 1
 sanitized=$(grep -qE '__(asan|tsan)_init' "$bathyc"; echo $?)
 python3 - "$bathyc" "$tmp/ck" "$sanitized" <<'PY'
 import json, resource, subprocess, sys, time

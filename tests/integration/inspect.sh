@@ -5,13 +5,17 @@ set -u
 . "$2/tests/support/shell.sh"
 need_python
 
-for model in models/tiny tests/golden/data/model/{first_light,tiny_a,tiny_b}/checkpoint; do
-    expect_exit 0 "$program" inspect -m "$source/$model" --json
+for name in first_light tiny_a tiny_b; do # two of them have no tokenizer of their own
+    cp -r "$source/tests/golden/data/model/$name/checkpoint" "$tmp/$name"
+    cp "$source/tests/golden/data/model/tiny_b/checkpoint/tokenizer.json" "$tmp/$name"
+done
+for model in "$source/models/tiny" "$tmp"/{first_light,tiny_a,tiny_b}; do
+    expect_exit 0 "$program" inspect -m "$model" --json
     schema inspect
     is 'sum(p["bytes"] for p in d["weights"]["parts"]) == d["weights"]["bytes"]' True
     is 'len(d["layers"]) == d["architecture"]["layers"]' True
     is 'd["notes"]' '[]'
-    expect_exit 0 "$program" inspect "$source/$model"
+    expect_exit 0 "$program" inspect "$model"
     says out "Memory for 256 sequences of 4,096 tokens"
     LC_ALL=C grep -nP '[^\x20-\x7e]' "$tmp/out" && fail "$model: other than printable ASCII"
 done
@@ -19,7 +23,7 @@ done
 # the model rule: no flag = the tiny model, then BATHYC_MODEL, then the flag
 expect_exit 0 "$program" inspect --json
 is 'd["directory"].endswith("models/tiny")' True
-expect_exit 0 env BATHYC_MODEL="$source/tests/golden/data/model/tiny_a/checkpoint" "$program" inspect --json
+expect_exit 0 env BATHYC_MODEL="$tmp/tiny_a" "$program" inspect --json
 is 'd["architecture"]["vocab_size"]' 320
 expect_exit 0 env BATHYC_MODEL=/nowhere "$program" inspect -m "$source/models/tiny" --json
 
@@ -46,7 +50,7 @@ expect_exit 1 "$program" inspect -m "$tmp/llama"
 says err "this is a checkpoint of LlamaForCausalLM; only DeepseekV41ForCausalLM is supported"
 
 # every problem of a broken folder
-cp -r "$source/tests/golden/data/model/tiny_a/checkpoint" "$tmp/broken"
+cp -r "$tmp/tiny_a" "$tmp/broken"
 sed -i 's/"num_experts_per_tok": 2/"num_experts_per_tok": 20/; s/"hc_mult": 4/"hc_mult": -4/' "$tmp/broken/config.json"
 expect_exit 1 "$program" inspect -m "$tmp/broken" --json
 says err "num_experts_per_tok: 20 is above n_routed_experts 8"
@@ -61,8 +65,27 @@ says err "truncated"
 says err "model-00002-of-00002.safetensors: the shard is missing"
 says err "tensor head.weight: the index says model-00002-of-00002.safetensors, it is in model-00001-of-00001.safetensors"
 
+# a shard that was cut: one line says so
+cp -r "$source/models/tiny" "$tmp/cut"
+for shard in "$tmp"/cut/*.safetensors; do truncate -s 20000 "$shard"; done
+for shard in "$tmp"/cut/*.safetensors; do truncate -s "$(($(od -An -t u8 -N 8 "$shard") + 5000))" "$shard"; done
+expect_exit 1 "$program" inspect "$tmp/cut"
+says err "tensors reach past it"
+[ "$(wc -l <"$tmp/err")" -le 5 ] || fail "$(wc -l <"$tmp/err") lines about files that were cut: $(head -4 "$tmp/err")"
+
+# without a tokenizer nothing can be answered
+cp -r "$source/models/tiny" "$tmp/mute"
+rm "$tmp/mute/tokenizer.json"
+expect_exit 1 "$program" inspect "$tmp/mute" --json
+says err "tokenizer.json: missing"
+is 'd["n_problems"]' 1
+printf '{"model": {"type": "BPE", "vocab": ' >"$tmp/mute/tokenizer.json"
+expect_exit 1 "$program" inspect "$tmp/mute"
+says err "$tmp/mute/tokenizer.json: "
+says err ": 1 problem"
+
 # values: a scale of 255 is found unless asked not to look
-cp -r "$source/tests/golden/data/model/first_light/checkpoint" "$tmp/nan"
+cp -r "$tmp/first_light" "$tmp/nan"
 python3 - "$tmp/nan/model-00001-of-00001.safetensors" <<'PY'
 import json, struct, sys
 f = open(sys.argv[1], "r+b")

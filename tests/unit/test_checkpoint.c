@@ -454,6 +454,20 @@ static void a_truncated_shard_names_the_lost_tensors_only(void **state) {
     expect_problems(f, 1, "(truncated?)");
 }
 
+static void tensors_behind_the_end_of_a_shard_are_one_problem(void **state) {
+    (void)state;
+    fixture *f = fresh();
+    append(f, find(f, "norm.weight"), "far")->force_begin = 1L << 40;
+    append(f, find(f, "norm.weight"), "farther")->force_begin = 1L << 41;
+    write_dir(f);
+    char path[128], want[128];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/model-00001-of-00001.safetensors", f->dir);
+    assert_int_equal(stat(path, &st), 0);
+    snprintf(want, sizeof want, "file ends at %lld, 2 tensors reach past it", (long long)st.st_size);
+    expect_problems(f, 1, want);
+}
+
 static void a_shard_cut_inside_its_header_is_one_problem(void **state) {
     (void)state;
     fixture *f = fresh();
@@ -707,6 +721,7 @@ int main(void) {
         cmocka_unit_test(a_tensor_past_the_end_is_named),
         cmocka_unit_test(a_missing_shard_is_one_problem),
         cmocka_unit_test(a_truncated_shard_names_the_lost_tensors_only),
+        cmocka_unit_test(tensors_behind_the_end_of_a_shard_are_one_problem),
         cmocka_unit_test(a_shard_cut_inside_its_header_is_one_problem),
         cmocka_unit_test(a_shard_that_is_no_file_is_one_problem),
         cmocka_unit_test(a_bad_index_is_named),
