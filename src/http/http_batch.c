@@ -348,8 +348,15 @@ void by_handle_batches(by_exchange *ex, by_str id) {
     by_list_page page;
     (void)id;
     if (!by_list_begin(&page, ex, PAGE, PAGE_MAX)) return;
-    for (const by_batch_run *b = ex->http->files->batches; b; b = b->next)
+    size_t n = 0, i = 0;
+    for (const by_batch_run *b = ex->http->files->batches; b; b = b->next) n++;
+    const by_batch_run **all = by_arena_alloc(&ex->arena, by_mul_size(n, sizeof *all)); /* the list has no way back */
+    for (const by_batch_run *b = ex->http->files->batches; all && b; b = b->next) all[i++] = b;
+    for (size_t k = 0; k < i; k++) {
+        const by_batch_run *b = all[page.ascending ? i - 1 - k : k];
         if (by_list_takes(&page, by_str_z(b->id))) write_batch(&page.json, b);
+    }
+    if (!all) page.out.failed = page.found = true;
     by_list_end(&page, ex);
 }
 

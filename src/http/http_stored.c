@@ -23,7 +23,8 @@ struct entry {
     bool is_conversation, background;
     int64_t created;
     by_buf body;         /* the object, as JSON; a conversation's metadata */
-    char model[256]; /* as asked for, while there is no whole response */
+    char model[256]; /* as asked for, while there is no whole response; so the metadata */
+    by_buf metadata; /* empty = {} */
     by_buf input, items; /* lists without brackets: the request's own items, and everything up to and with the answer */
     by_job *job;         /* under way */
     char conversation[64];
@@ -80,12 +81,13 @@ static void drop(by_stored *s, entry *e) {
     by_buf_deinit(&e->body);
     by_buf_deinit(&e->input);
     by_buf_deinit(&e->items);
+    by_buf_deinit(&e->metadata);
     by_free(e);
 }
 
 /* Counts again what an entry holds, and makes room. */
 static void weigh(by_stored *s, entry *e) {
-    size_t bytes = ENTRY_BYTES + e->body.cap + e->input.cap + e->items.cap;
+    size_t bytes = ENTRY_BYTES + e->body.cap + e->metadata.cap + e->input.cap + e->items.cap;
     s->bytes += bytes - e->bytes;
     e->bytes = bytes;
     for (entry *old = s->oldest, *next; old && s->bytes > s->http->opts.store_bytes; old = next) {
@@ -166,8 +168,10 @@ static void write_state(entry *e, const char *status, const char *code, by_str m
     by_json_out_key(&o, "model");
     by_json_out_z(&o, e->model);
     by_json_out_raw(&o, BY_STR("\"incomplete_details\":null,\"instructions\":null,\"output\":[],\"parallel_tool_calls\":true,"
-                               "\"metadata\":{},\"store\":true,\"temperature\":1.0,\"tool_choice\":\"auto\",\"tools\":[],\"top_p\":1.0,"
+                               "\"store\":true,\"temperature\":1.0,\"tool_choice\":\"auto\",\"tools\":[],\"top_p\":1.0,"
                                "\"usage\":null"));
+    by_json_out_key(&o, "metadata");
+    by_json_out_raw(&o, e->metadata.len ? by_buf_str(&e->metadata) : BY_STR("{}"));
     by_json_out_object_end(&o);
 }
 
@@ -280,6 +284,9 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
     by_buf raw = by_exchange_take_body(ex), request = {0}, items = {0}, own = {0};
     entry *e = NULL;
     const by_json *input = by_json_get(body, "input");
+    const by_json *rules = by_json_get(body, "instructions");
+    bool empty = by_json_is(input, BY_JSON_STRING) && !input->v.s.len && by_json_is(rules, BY_JSON_STRING) && rules->v.s.len;
+    if (!is_given(input) || empty) input = NULL; /* the converter takes an empty text beside instructions for none */
     bool text = input && input->type == BY_JSON_STRING && input->v.s.len > 0;
     bool list = by_json_is(input, BY_JSON_ARRAY) && by_items_find_odd(input) < 0;
     bool odd = input && !text && !list; /* no text and no list of items: the converter says what is wrong */
@@ -294,9 +301,10 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
     if (o->store && !odd) e = add(h->stored, "resp_", false);
     if (e) {
         e->background = o->background;
-        const by_json *model = by_json_get(body, "model");
+        const by_json *model = by_json_get(body, "model"), *metadata = by_json_get(body, "metadata");
         if (by_json_is(model, BY_JSON_STRING) && model->v.s.len < sizeof e->model) /* served names are shorter */
             snprintf(e->model, sizeof e->model, "%.*s", BY_STR_ARG(model->v.s));
+        if (by_json_is(metadata, BY_JSON_OBJECT)) by_json_write(&e->metadata, metadata, BY_JSON_COMPACT);
         snprintf(e->conversation, sizeof e->conversation, "%.*s", BY_STR_ARG(o->conversation_id));
         e->input = own; /* both are the entry's now */
         e->items = items;
@@ -307,7 +315,7 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
     }
     o->body = plain ? &raw : &request;
     bool failed = request.failed || items.failed || own.failed || (o->store && !odd && !e);
-    if (failed || (e && (e->items.failed || e->body.failed || e->input.failed))) {
+    if (failed || (e && (e->items.failed || e->body.failed || e->input.failed || e->metadata.failed))) {
         if (e) drop(h->stored, e);
         by_reply_error(ex, 503, "out_of_memory", "out of memory for a request");
     } else if (e && !make_room(h->stored, e)) {
@@ -459,8 +467,8 @@ void by_handle_conversation_update(by_exchange *ex, by_str id) {
     const by_json *items, *metadata;
     entry *e = find_or_404(ex, id, true);
     if (!e || !read_conversation(ex, &items, &metadata)) return;
-    if (!metadata) {
-        by_reply_error(ex, 400, NULL, "metadata: missing");
+    if (items || !metadata) {
+        by_reply_error(ex, 400, NULL, items ? "items: they are added with POST at .../items" : "metadata: missing");
         return;
     }
     by_buf_clear(&e->body);

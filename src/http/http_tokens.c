@@ -3,6 +3,7 @@
  * A body may hold 32 MiB of text, which takes seconds. Short ones are answered at once; a long one is a task for the worker, and
  * its answer comes back to the loop as a post. A task owns its body; it does not touch its exchange, whose client may leave. */
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ struct by_task {
     by_task *prev, *next; /* of by_http.tasks */
     by_http *http;
     by_exchange *ex;      /* NULL: nobody waits for it. Loop's thread */
+    atomic_bool left;     /* the same for the worker, which then need not begin */
     void (*fn)(by_task *t, by_tok_scratch *scratch);
     by_arena arena;
     by_buf body;
@@ -134,6 +136,8 @@ static void tokenize(by_task *t, by_tok_scratch *scratch) {
         refuse(t, 400, NULL, "one of prompt and messages is needed");
     } else if (prompt && prompt->type != BY_JSON_STRING) {
         refuse(t, 400, NULL, "prompt: want a text");
+    } else if (special && special->type != BY_JSON_BOOL && special->type != BY_JSON_NULL) {
+        refuse(t, 400, NULL, "add_special_tokens: want true or false");
     } else if (prompt && by_json_is(special, BY_JSON_BOOL) && !special->v.b) {
         if (check_model(t, by_json_get(&body, "model"))) tokenize_text(t, scratch, prompt->v.s);
     } else {
@@ -152,7 +156,7 @@ static void tokenize(by_task *t, by_tok_scratch *scratch) {
 static void detokenize(by_task *t, by_tok_scratch *scratch) {
     by_json body;
     (void)scratch;
-    if (!parse_body(t, &body)) return;
+    if (!parse_body(t, &body) || !check_model(t, by_json_get(&body, "model"))) return;
     const by_json *tokens = by_json_get(&body, "tokens");
     if (!by_json_is(tokens, BY_JSON_ARRAY)) {
         refuse(t, 400, NULL, "tokens: want a list of ids");
@@ -207,7 +211,7 @@ static void answer(by_task *t) {
 
 static void on_worker(void *arg, by_tok_scratch *scratch) {
     by_task *t = arg;
-    t->fn(t, scratch);
+    if (!atomic_load(&t->left)) t->fn(t, scratch);
     by_loop_post(t->http->loop, &t->post);
 }
 
@@ -223,7 +227,12 @@ static void on_done(void *arg) {
     if (ex) by_conn_next(ex->conn);
 }
 
-static void abandon(void *arg) { ((by_task *)arg)->ex = NULL; } /* freed when the worker is done with it */
+/* Freed when the worker is done with it, or has passed it by. */
+static void abandon(void *arg) {
+    by_task *t = arg;
+    t->ex = NULL;
+    atomic_store(&t->left, true);
+}
 static const by_job_ops ops = {.abandon = abandon};
 
 static void start(by_exchange *ex, void (*fn)(by_task *, by_tok_scratch *)) {

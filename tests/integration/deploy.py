@@ -17,7 +17,7 @@ import time
 import http_support
 
 PROGRAM, SOURCE, FOLDER = sys.argv[1:4]
-PROMPT = {"model": "tiny", "stream": True, "max_tokens": 40, "ignore_eos": True, "messages": [{"role": "user", "content": "Hello"}]}
+PROMPT = {"model": "tiny", "stream": True, "max_tokens": 300, "ignore_eos": True, "messages": [{"role": "user", "content": "Hello"}]}
 
 
 def free_port():
@@ -104,11 +104,14 @@ def behind_nginx(port):
             except OSError:
                 return False
         until(answers, "nginx")
-        times = arrival_times(connect())
-        assert len(times) > 10
-        # Buffered, all events would come together at the end.
-        spread, longest = times[-1] - times[0], max(b - a for a, b in zip(times, times[1:]))
-        assert spread > 0.05 and longest < 0.6 * spread, (spread, longest)
+        # Buffered, all events would come together at the end, every time. On a busy machine a reader that was put aside may see the
+        # same once or twice.
+        seen = []
+        while not seen or (len(seen) < 10 and not (seen[-1][0] > 0.05 and seen[-1][1] < 0.6 * seen[-1][0])):
+            times = arrival_times(connect())
+            assert len(times) > 10
+            seen.append((times[-1] - times[0], max(b - a for a, b in zip(times, times[1:]))))
+        assert seen[-1][0] > 0.05 and seen[-1][1] < 0.6 * seen[-1][0], seen
         c = connect()
         c.request("GET", "/metrics")
         assert c.getresponse().status == 404
