@@ -45,6 +45,14 @@ static void put_spread(by_buf *out, const char *name, const by_spread *s) {
 
 static double share(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
+/* Quantiles as bounds that are not exceeded. */
+static void put_tally(by_buf *out, const char *name, const char *unit, const by_tally *t, double scale) {
+    if (by_tally_count(t) == 0) return;
+    by_buf_printf(out, "  %-22s mean %9.3f  median <= %g  90%% <= %g  99%% <= %g %s\n", name,
+                  (double)t->sum / (double)by_tally_count(t) * scale, by_tally_quantile(t, 0.5) * scale,
+                  by_tally_quantile(t, 0.9) * scale, by_tally_quantile(t, 0.99) * scale, unit);
+}
+
 static void put_engine(by_buf *out, const by_engine_stats *e) {
     double steps = e->n_steps ? (double)e->n_steps : 1;
     by_buf_printf(out, "steps: %" PRIu64 ", %.1f rows each (%.1f %% of prompts); device %.3f s, scheduler %.1f us a step, idle %.3f s\n",
@@ -53,6 +61,12 @@ static void put_engine(by_buf *out, const by_engine_stats *e) {
     by_buf_printf(out, "cache: %" PRIu64 " tokens found, %" PRIu64 " of them computed again; %" PRIu64 " snapshots, %" PRIu64 " used; "
                        "%" PRIu64 " preemptions, %" PRIu64 " wasted rows\n", e->n_hit_tokens, e->n_replayed_rows, e->n_snapshots,
                   e->n_snapshot_hits, e->sched.n_preempted, e->n_wasted_rows);
+    put_tally(out, "device time of a step", "ms", &e->step_us, 1e-3);
+    put_tally(out, "rows of a step", "rows", &e->step_rows, 1);
+    put_tally(out, "prompt rows of a step", "rows", &e->prefill_rows, 1);
+    by_buf_printf(out, "evictions: %" PRIu64 " findable blocks; %" PRIu64 " snapshots for newer ones, %" PRIu64 " for swaps; %" PRIu64
+                       " sequences with slow readers, %" PRIu64 " for memory\n", e->n_blocks_forgotten, e->n_snapshots_replaced,
+                  e->n_snapshots_dropped, e->sched.n_preempted_paused, e->sched.n_preempted - e->sched.n_preempted_paused);
     if (e->draft.n_verified == 0) return;
     by_buf_printf(out, "drafts: %" PRIu64 " verified, %.1f %% accepted, %.2f tokens a step; confidences off by %.3f; proposing %.3f s\n",
                   e->draft.n_verified, share((double)e->draft.n_accepted, (double)e->draft.n_verified), by_draft_mean_length(&e->draft),

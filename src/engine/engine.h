@@ -14,6 +14,7 @@
 #ifndef BY_ENGINE_ENGINE_H
 #define BY_ENGINE_ENGINE_H
 
+#include "engine/tally.h"
 #include "grammar/grammar_cache.h"
 #include "model/runner.h"
 #include "sample/sample_dist.h"
@@ -208,6 +209,9 @@ typedef struct by_engine_stats {
     uint64_t n_prompt_tokens; /* of the prompts admitted; n_hit_tokens are a part */
     uint64_t n_hit_tokens, n_replayed_rows, n_wasted_rows; /* wasted: rows of choices that had ended */
     uint64_t n_snapshots, n_snapshot_hits;
+    uint64_t n_blocks_forgotten; /* findable blocks that were handed out again */
+    uint64_t n_snapshots_replaced, n_snapshots_dropped; /* lost to a newer one, and to make room for a swapped sequence */
+    by_tally step_us, step_rows, prefill_rows; /* by step: device time, rows, prompt rows where there were some */
     int32_t blocks_total, blocks_used, blocks_keyed, slots_total, slots_used;
     int64_t host_bytes;           /* swapped state and snapshots */
     by_grammar_cache_stats grammar;

@@ -61,6 +61,7 @@ static bool make_host_room(by_engine *e, int64_t n_bytes) {
             if (s->bytes && !s->busy && (!oldest || s->used < oldest->used)) oldest = s;
         }
         if (!oldest) return e->must_swap;
+        e->stats.n_snapshots_dropped += oldest->ready;
         by_free(oldest->bytes);
         *oldest = (by_snapshot){0};
         e->host_bytes -= layout_slot(e);
@@ -125,6 +126,7 @@ void by_engine_moves_done(by_engine *e, by_job *job) {
                 s->used = s->ready ? m->was_used : 0;
                 continue;
             }
+            e->stats.n_snapshots_replaced += m->was_ready;
             bool taken = m->status == BY_OK;
             if (taken && !m->seq->ended) extend_keys(e, m->seq, m->n_tokens);
             int64_t n = m->n_tokens / BY_KV_BLOCK_TOKENS;

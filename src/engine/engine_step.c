@@ -396,11 +396,18 @@ static void fail_lost(by_engine *e, const by_moves *moves) {
         if (moves->items[i].status < 0 && moves->items[i].kind != BY_MOVE_SNAPSHOT) fail_choice(e, moves->items[i].seq, NULL);
 }
 
+static void note_step(by_engine_stats *s, const by_job *job) {
+    *(job->n_prompt_rows > 0 ? &s->prefill_s : &s->decode_s) += job->spent_s;
+    by_tally_add(&s->step_us, (int64_t)(job->spent_s * 1e6));
+    by_tally_add(&s->step_rows, job->n_run_rows);
+    if (job->n_prompt_rows > 0) by_tally_add(&s->prefill_rows, job->n_prompt_rows);
+}
+
 static void commit(by_engine *e, by_job *job) {
     e->stats.n_steps += job->n_seqs > 0;
     e->stats.n_rows += (uint64_t)job->n_run_rows;
     e->stats.n_prompt_rows += (uint64_t)job->n_prompt_rows;
-    if (job->n_seqs > 0) *(job->n_prompt_rows > 0 ? &e->stats.prefill_s : &e->stats.decode_s) += job->spent_s;
+    if (job->n_seqs > 0) note_step(&e->stats, job);
     fail_lost(e, &job->before);
     fail_lost(e, &job->after);
     if (job->status == BY_OK) by_engine_note_drafts(e, job);
@@ -492,6 +499,7 @@ static void share_stats(by_engine *e) {
     s.blocks_total = by_kv_n_blocks(e->kv);
     s.blocks_used = s.blocks_total - by_kv_blocks_free(e->kv);
     s.blocks_keyed = by_kv_blocks_keyed(e->kv);
+    s.n_blocks_forgotten = by_kv_blocks_forgotten(e->kv);
     s.slots_total = by_kv_n_slots(e->kv);
     s.slots_used = s.slots_total - by_kv_slots_free(e->kv);
     s.host_bytes = e->host_bytes;

@@ -164,6 +164,40 @@ static void put_positions(by_buf *out, const char *full, const char *help, const
         if (i == 0 || n[i]) by_buf_printf(out, "%s{position=\"%d\"} %" PRIu64 "\n", full, i + 1, n[i]);
 }
 
+/* Buckets first..last of the tally, those below in the first; shown value = counted / divisor. */
+static void put_tally(by_buf *out, const char *full, const char *help, const by_tally *t, int first, int last, double divisor) {
+    by_metrics_put_head(out, full, "histogram", help);
+    uint64_t seen = 0, all = by_tally_count(t);
+    for (int i = 0; i <= last; i++) {
+        seen += t->n[i];
+        if (i < first) continue;
+        by_buf_printf(out, "%s_bucket{le=\"", full);
+        by_json_write_double(out, (double)by_tally_bound(i) / divisor, BY_JSON_PYTHON);
+        by_buf_printf(out, "\"} %" PRIu64 "\n", seen);
+    }
+    by_buf_printf(out, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum ", full, all, full);
+    by_json_write_double(out, (double)t->sum / divisor, BY_JSON_PYTHON);
+    by_buf_printf(out, "\n%s_count %" PRIu64 "\n", full, all);
+}
+
+static void write_steps(by_buf *out, const by_engine_stats *s) {
+    enum { FIRST_US = 6, LAST_US = 21, LAST_ROWS = 14 }; /* 100 us to 10 s; 1 to 50000 rows */
+    put_tally(out, "bathyc_engine_step_seconds", "Time of the device by step.", &s->step_us, FIRST_US, LAST_US, 1e6);
+    put_tally(out, "bathyc_engine_step_rows", "Rows (tokens) by step.", &s->step_rows, 0, LAST_ROWS, 1);
+    put_tally(out, "bathyc_engine_prefill_rows", "Prompt rows by step that has some.", &s->prefill_rows, 0, LAST_ROWS, 1);
+}
+
+static void write_evictions(by_buf *out, const by_engine_stats *s) {
+    const char *full = "bathyc_evictions_total";
+    by_metrics_put_head(out, full, "counter",
+                        "What had to give way, and to what: findable blocks, snapshots, sequences (moved to host memory).");
+    by_metrics_put_uint(out, full, "what=\"block\",cause=\"reuse\"", s->n_blocks_forgotten);
+    by_metrics_put_uint(out, full, "what=\"snapshot\",cause=\"newer\"", s->n_snapshots_replaced);
+    by_metrics_put_uint(out, full, "what=\"snapshot\",cause=\"swap\"", s->n_snapshots_dropped);
+    by_metrics_put_uint(out, full, "what=\"sequence\",cause=\"slow_reader\"", s->sched.n_preempted_paused);
+    by_metrics_put_uint(out, full, "what=\"sequence\",cause=\"memory\"", s->sched.n_preempted - s->sched.n_preempted_paused);
+}
+
 static void write_engine(by_buf *out, const by_engine_stats *s) {
 #define ROW(name, type, help, value)                                                                                   \
     by_metrics_put_head(out, "bathyc_" name, #type, help);                                                             \
@@ -183,6 +217,8 @@ static void write_engine(by_buf *out, const by_engine_stats *s) {
     by_metrics_put_double(out, "bathyc_engine_seconds_total", "part=\"device\"", s->device_s);
     by_metrics_put_double(out, "bathyc_engine_seconds_total", "part=\"draft\"", s->draft.draft_s); /* inside device */
     by_metrics_put_double(out, "bathyc_engine_seconds_total", "part=\"wait\"", s->wait_s);
+    write_steps(out, s);
+    write_evictions(out, s);
 }
 
 /* Fields of /proc/self/stat behind the command's name, which may hold blanks: user and system ticks, pages. */

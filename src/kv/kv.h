@@ -99,6 +99,8 @@ bool by_kv_block_publish(by_kv *kv, int32_t block, const by_kv_key *key);
 int32_t by_kv_block_find(const by_kv *kv, const by_kv_key *key);
 /* Number of blocks that carry a key. */
 int32_t by_kv_blocks_keyed(const by_kv *kv);
+/* How many have lost theirs, because they were handed out again. */
+uint64_t by_kv_blocks_forgotten(const by_kv *kv);
 
 /* Views for operators: ring of layer l, tail of the i-th ratio-2 source, pages of source i. */
 by_ring by_kv_ring(const by_kv *kv, int32_t layer);

@@ -23,6 +23,7 @@ struct by_kv {
     uint32_t n_table;   /* power of two */
     int32_t *slot_free; /* stack */
     int32_t n_blocks, n_slots, n_free, n_slot_free, n_keyed;
+    uint64_t n_forgotten;
 };
 
 /* ---- free list ---- */
@@ -123,7 +124,10 @@ int32_t by_kv_block_acquire(by_kv *kv) {
     int32_t b = kv->info[0].next;
     if (b == 0) return -1;
     list_remove(kv, b);
-    if (kv->info[b].keyed) table_remove(kv, b);
+    if (kv->info[b].keyed) {
+        table_remove(kv, b);
+        kv->n_forgotten++;
+    }
     kv->info[b].count = 1;
     return b;
 }
@@ -193,6 +197,7 @@ int32_t by_kv_block_find(const by_kv *kv, const by_kv_key *key) {
 }
 
 int32_t by_kv_blocks_keyed(const by_kv *kv) { return kv->n_keyed; }
+uint64_t by_kv_blocks_forgotten(const by_kv *kv) { return kv->n_forgotten; }
 
 by_ring by_kv_ring(const by_kv *kv, int32_t layer) {
     const by_kv_layout *l = &kv->layout;

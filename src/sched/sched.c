@@ -179,6 +179,7 @@ static bool evict(by_sched *s, by_sched_seq *v) {
     }
     move(s, v, BY_SCHED_SWAPPED);
     s->stats.n_preempted++;
+    s->stats.n_preempted_paused += v->paused;
     return true;
 }
 

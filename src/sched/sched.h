@@ -141,6 +141,7 @@ void by_plan_deinit(by_plan *plan);
 typedef struct by_sched_stats {
     int32_t n_waiting, n_running, n_swapped;
     uint64_t n_admitted, n_bypassed, n_preempted, n_resumed, n_stuck; /* n_stuck: plans that could not even swap */
+    uint64_t n_preempted_paused; /* of n_preempted: sequences that were paused */
 } by_sched_stats;
 by_sched_stats by_sched_stats_get(const by_sched *s);
 

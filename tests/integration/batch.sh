@@ -52,6 +52,13 @@ check "tokens of --sampler-topk 1" "$likeliest" "$(ids 2 --sampler-topk 1)"
 check "tokens with other rules of prompts" "$likeliest" \
     "$(ids 0 --prefill-policy interval --prefill-all-interval 3 --prefill-any-interval 2 --prefill-max-ctx-sum 2)"
 
+# what --stats says of steps: a prompt of 3 tokens, then 23 steps
+ids 0 --draft-tokens 0 --stats >/dev/null
+says err "steps: 24, "
+says err "rows of a step         mean     1.083  median <= 1  90% <= 1  99% <= 5 rows"
+says err "prompt rows of a step  mean     3.000  median <= 5  90% <= 5  99% <= 5 rows"
+says err "evictions: 0 findable blocks; 0 snapshots for newer ones, 0 for swaps; 0 sequences with slow readers, 0 for memory"
+
 # step costs are kept for so many seconds
 mkdir "$tmp/costs"
 ids 0 --perf-cache-dir "$tmp/costs" >/dev/null

@@ -33,7 +33,7 @@ typedef struct {
     int64_t blocks_free, slots_free, swap_free;
     int64_t n_blocks, n_slots, n_swap;
     int32_t n_extra;
-    uint64_t n_admitted, n_out, n_in, n_forks; /* what was granted */
+    uint64_t n_admitted, n_out, n_out_paused, n_in, n_forks; /* what was granted */
     uint64_t fail;                             /* one allocation of so many fails; 0 = none */
 } pool;
 
@@ -79,6 +79,7 @@ static bool swap_out(void *ctx, by_sched_seq *s) {
     fake *f = (fake *)(void *)s;
     if (f->blocks > p->swap_free || fails(p)) return false;
     p->n_out++;
+    p->n_out_paused += s->paused;
     p->swap_free -= f->blocks;
     p->blocks_free += f->blocks;
     p->slots_free++;
@@ -324,6 +325,7 @@ static uint64_t run_world(int steps, bool async) {
     assert_int_equal(st.n_waiting + st.n_running + st.n_swapped, 0);
     assert_int_equal(st.n_admitted, p.n_admitted + p.n_forks);
     assert_int_equal(st.n_preempted, p.n_out);
+    assert_int_equal(st.n_preempted_paused, p.n_out_paused);
     assert_int_equal(st.n_resumed, p.n_in);
     assert_true(st.n_bypassed <= st.n_admitted && st.n_resumed <= st.n_preempted);
     n_all_forks += p.n_forks;

@@ -194,6 +194,9 @@ static void soak(void **state) {
     assert_int_equal(s.sched.n_waiting + s.sched.n_running + s.sched.n_swapped, 0);
     assert_int_equal(n_answered + n_cancelled, n);
     assert_true((int64_t)s.n_finished >= n_answered);
+    assert_true(by_tally_count(&s.step_us) == s.n_steps && by_tally_count(&s.step_rows) == s.n_steps);
+    assert_true(s.step_rows.sum == s.n_rows && s.prefill_rows.sum == s.n_prompt_rows && by_tally_count(&s.prefill_rows) <= s.n_steps);
+    assert_true(s.n_snapshots_replaced + s.n_snapshots_dropped <= s.n_snapshots && s.sched.n_preempted_paused <= s.sched.n_preempted);
     assert_true(s.sched.n_resumed <= s.sched.n_preempted); /* one that is swapped out may be cancelled there */
     print_message("%d requests, %lld blocks of prompts over %d: %lld answered, %lld cancelled, %d steps, %d rows, %d hit tokens, "
                   "%d replayed, %d snapshots, %d used, %d preempted, %d resumed, %d stuck, %.0f s\n",
@@ -201,6 +204,7 @@ static void soak(void **state) {
                   (int)s.n_hit_tokens, (int)s.n_replayed_rows, (int)s.n_snapshots, (int)s.n_snapshot_hits, (int)s.sched.n_preempted,
                   (int)s.sched.n_resumed, (int)s.sched.n_stuck, (double)(by_clock_ns() - t0) * 1e-9);
     if (n >= 1000) assert_true(s.n_hit_tokens > 0 && s.n_snapshot_hits > 0 && s.sched.n_preempted > 0 && s.sched.n_resumed > 0);
+    if (n >= 1000) assert_true(s.n_blocks_forgotten > 0 && s.n_snapshots_replaced + s.n_snapshots_dropped > 0);
     by_engine_close(e);
     assert_int_equal(by_alloc_bytes_total(), before);
 }

@@ -143,6 +143,38 @@ static void what_was_recorded_is_written(void **state) {
     by_metrics_destroy(m);
 }
 
+static void steps_and_evictions_are_written(void **state) {
+    (void)state;
+    by_metrics *m = make(false);
+    by_buf out = {0};
+    by_engine_stats stats = some_stats();
+    stats.n_blocks_forgotten = 7;
+    stats.n_snapshots_replaced = 5;
+    stats.n_snapshots_dropped = 6;
+    stats.sched.n_preempted_paused = 1;
+    by_tally_add(&stats.step_us, 50);
+    by_tally_add(&stats.step_us, 120);
+    by_tally_add(&stats.step_us, 20000000);
+    by_tally_add(&stats.step_rows, 10);
+    const char *text = write_text(m, &out, &stats);
+    IS("bathyc_engine_step_seconds_bucket{le=\"0.0001\"}", 1);
+    IS("bathyc_engine_step_seconds_bucket{le=\"0.0002\"}", 2);
+    IS("bathyc_engine_step_seconds_bucket{le=\"10.0\"}", 2);
+    IS("bathyc_engine_step_seconds_bucket{le=\"+Inf\"}", 3);
+    IS("bathyc_engine_step_seconds_sum", 20.00017);
+    IS("bathyc_engine_step_rows_bucket{le=\"5.0\"}", 0);
+    IS("bathyc_engine_step_rows_bucket{le=\"10.0\"}", 1);
+    IS("bathyc_engine_step_rows_count", 1);
+    IS("bathyc_engine_prefill_rows_count", 0);
+    IS("bathyc_evictions_total{what=\"block\",cause=\"reuse\"}", 7);
+    IS("bathyc_evictions_total{what=\"snapshot\",cause=\"newer\"}", 5);
+    IS("bathyc_evictions_total{what=\"snapshot\",cause=\"swap\"}", 6);
+    IS("bathyc_evictions_total{what=\"sequence\",cause=\"slow_reader\"}", 1);
+    IS("bathyc_evictions_total{what=\"sequence\",cause=\"memory\"}", 1);
+    by_buf_deinit(&out);
+    by_metrics_destroy(m);
+}
+
 static void without_an_engine_or_the_flag_its_families_are_absent(void **state) {
     (void)state;
     by_metrics *m = make(false);
@@ -311,6 +343,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_recorded_is_written),
+        cmocka_unit_test(steps_and_evictions_are_written),
         cmocka_unit_test(without_an_engine_or_the_flag_its_families_are_absent),
         cmocka_unit_test(a_cancelled_request_has_no_first_token),
         cmocka_unit_test(histograms_count_as_a_slow_twin_does),
