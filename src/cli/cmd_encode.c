@@ -13,12 +13,14 @@
 #include "recipe/recipe_tok.h"
 
 enum { FORM_PLAIN, FORM_JSON, FORM_TEXT, FORM_IDS };
+enum { NAMES_MAX = 64 }; /* as in the server */
 
 typedef struct {
     const char *input, *model, *tokenizer;
     int api, profile, form;
     int64_t context;
     bool honour;
+    by_flag_list names; /* accepted as "model" */
 } options;
 
 typedef struct {
@@ -28,6 +30,8 @@ typedef struct {
     by_tok *tok;
     by_tok_scratch *scratch;
     by_api_options api;
+    by_api_model_name names[NAMES_MAX];
+    by_buf dir; /* of the model */
     by_api_converted request;
     by_api_error error;
     by_recipe_prompt prompt; /* of the prompt at hand: completions may have many */
@@ -242,11 +246,35 @@ static by_status write_bare(job *j, by_err *err) {
 
 /* ---- the command ---- */
 
+static void add_name(job *j, by_str name, by_recipe_version version) {
+    j->names[j->api.n_models++] = (by_api_model_name){name, version};
+}
+
+/* The names that requests may give the model: those of --served-model-name, else the vendor's two and, as the server has it, the folder's.
+ * The original knows no folder. */
+static by_status set_names(job *j, by_err *err) {
+    const options *o = j->o;
+    if (o->names.n > NAMES_MAX) return BY_FAIL(err, BY_EINVAL, "--served-model-name: more than %d names", NAMES_MAX);
+    j->api.models = j->names;
+    for (int i = 0; i < o->names.n; i++) add_name(j, by_str_z(o->names.items[i]), BY_RECIPE_V41);
+    if (o->names.n) return BY_OK;
+    add_name(j, BY_STR("DeepSeek-V4-Pro"), BY_RECIPE_V4);
+    add_name(j, BY_STR("DeepSeek-V4.1-Flash"), BY_RECIPE_V41);
+    if (o->profile == BY_API_PARITY || by_command_model_dir(&j->dir, o->model, NULL) < 0) return BY_OK; /* --tokenizer needs no model */
+    by_str dir = by_buf_str(&j->dir);
+    while (dir.len && dir.ptr[dir.len - 1] == '/') dir.len--;
+    const char *slash = dir.len ? memrchr(dir.ptr, '/', dir.len) : NULL;
+    by_str name = slash ? by_str_skip(dir, (size_t)(slash + 1 - dir.ptr)) : dir;
+    if (name.len && !by_str_eqz(name, "DeepSeek-V4-Pro") && !by_str_eqz(name, "DeepSeek-V4.1-Flash")) add_name(j, name, BY_RECIPE_V41);
+    return BY_OK;
+}
+
 static by_status convert(job *j, by_err *err) {
     const options *o = j->o;
     by_api_options_init(&j->api);
     j->api.profile = (by_api_profile)o->profile;
     j->api.honour_sampling = o->honour;
+    BY_TRY(set_names(j, err));
     BY_TRY(by_file_read(&j->body, o->input, BY_LIMIT_JSON_FILE_BYTES, err)); /* the limit of requests is for the API to name */
     BY_TRY(by_api_convert(&j->request, &j->error, &j->arena, (by_api_kind)o->api, by_buf_str(&j->body), &j->api, err));
     by_buf path = {0};
@@ -299,11 +327,17 @@ int by_cmd_encode(int argc, char **argv) {
         {"--honour-sampling", BY_FLAG_BOOL, &o.honour, .help = "keep temperature and top_p as sent, in thinking mode too"},
         {"--ctx-size,--max-model-len,-c,--context-length", BY_FLAG_INT, &o.context, .min = 1, .max = BY_LIMIT_CONTEXT,
          .help = "refuse what does not fit, and say how much may be generated"},
+        {"--served-model-name,--alias", BY_FLAG_LIST, &o.names,
+         .help = "accepted as \"model\"; may repeat (default: the vendor's names and the folder's)"},
         BY_TOKENIZER_FLAG_ROWS(o.model, o.tokenizer),
     };
+    const int n_flags = sizeof flags / sizeof flags[0];
     int code, n = 0;
-    if (!by_command_begin(&usage, flags, sizeof flags / sizeof flags[0], argc, argv, &o.input, 1, &n, &code)) return code;
-    if (json + text + ids > 1) return fprintf(stderr, "bathyc encode: --json, --text and --ids exclude each other\n"), 2;
+    if (!by_command_begin(&usage, flags, n_flags, argc, argv, &o.input, 1, &n, &code)) return code;
+    if (json + text + ids > 1) {
+        by_args_free(flags, n_flags);
+        return fprintf(stderr, "bathyc encode: --json, --text and --ids exclude each other\n"), 2;
+    }
     o.form = json ? FORM_JSON : text ? FORM_TEXT : ids ? FORM_IDS : FORM_PLAIN;
     by_err err = {0};
     job j = {.o = &o};
@@ -315,7 +349,9 @@ int by_cmd_encode(int argc, char **argv) {
     by_tok_scratch_destroy(j.scratch);
     by_tok_destroy(j.tok);
     by_buf_deinit(&j.body);
+    by_buf_deinit(&j.dir);
     by_buf_deinit(&j.out);
     by_arena_deinit(&j.arena);
+    by_args_free(flags, n_flags);
     return code;
 }

@@ -28,6 +28,15 @@ plain=$(encode "$tmp/chat.json")
 for part in prompt "  $want" parameters '  top_k                 5' "$(wc -w <<<"$ids") ids"; do has plain "$part" "$plain"; done
 has 'room' 'at most 8192 new tokens' "$(encode --ctx-size 100000 "$tmp/chat.json")"
 
+# Names of the model: the vendor's and the folder's, or those that are given.
+named() { printf '{"model": "%s", "messages": [{"role": "user", "content": "a"}]}' "$1"; }
+want=$(encode --text <<<"$(named DeepSeek-V4.1-Flash)")
+check "the folder's name" "$want" "$(encode --text -m "$source/models/tiny/" <<<"$(named tiny)")"
+check 'a given name' "$want" "$(encode --text --served-model-name one --served-model-name two <<<"$(named two)")"
+has 'another name' 'The supported API model names are one, two, but you passed tiny.' \
+    "$(encode --text --served-model-name one --served-model-name two <<<"$(named tiny)" 2>&1)"
+has "the folder's name in parity" 'names are DeepSeek-V4-Pro, DeepSeek-V4.1-Flash, but' "$(encode --profile parity <<<"$(named tiny)" 2>&1)"
+
 # Profiles: the fields of the server profile mean nothing in parity.
 check 'parity knows no top_k' 0 "$(encode --profile parity --json "$tmp/chat.json" | grep -c top_k)"
 hot="{$M, \"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"temperature\": 0.25}"
