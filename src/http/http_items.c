@@ -4,12 +4,60 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "http/http_list.h"
 
-void by_items_push(by_buf *list, by_str items) {
-    if (!items.len) return;
-    if (list->len) by_buf_push_byte(list, ',');
-    by_buf_push_str(list, items);
+typedef struct {
+    size_t at, len, id_at, id_len; /* in text; in ids */
+} mark;
+
+static mark *marks_of(const by_items *l) { return (mark *)(void *)l->marks.ptr; }
+static size_t count_of(const by_items *l) { return l->marks.len / sizeof(mark); }
+static by_str text_of(const by_items *l, const mark *m) { return by_str_of(l->text.ptr + m->at, m->len); }
+static by_str id_of(const by_items *l, const mark *m) { return by_str_of(l->ids.ptr + m->id_at, m->id_len); }
+
+void by_items_deinit(by_items *l) {
+    by_buf_deinit(&l->text);
+    by_buf_deinit(&l->ids);
+    by_buf_deinit(&l->marks);
+}
+
+size_t by_items_bytes(const by_items *l) { return l->text.cap + l->ids.cap + l->marks.cap; }
+
+/* What a buffer may hold after by_buf_reserve. */
+static size_t grown(const by_buf *b, size_t n) {
+    size_t need = by_add_size(b->len, n), cap = b->cap + b->cap / 2;
+    if (need <= b->cap) return b->cap;
+    if (cap < 64) cap = 64;
+    return cap < need ? need : cap;
+}
+
+size_t by_items_bytes_with(const by_items *l, const by_items *more) {
+    return by_add_size(grown(&l->text, more->text.len + 1), by_add_size(grown(&l->ids, more->ids.len), grown(&l->marks, more->marks.len)));
+}
+
+/* Room for so much more, so that what follows cannot fail half way. */
+static bool reserve(by_items *l, size_t text, size_t ids, size_t n) {
+    bool ok = by_buf_reserve(&l->text, by_add_size(text, 1)) && by_buf_reserve(&l->ids, ids) &&
+              by_buf_reserve(&l->marks, by_mul_size(n, sizeof(mark)));
+    l->text.failed = l->ids.failed = l->marks.failed = false; /* it is told, and nothing is damaged */
+    return ok;
+}
+
+bool by_items_push(by_items *l, const by_items *more) {
+    if (!more->marks.len) return true;
+    if (!reserve(l, more->text.len, more->ids.len, count_of(more))) return false;
+    if (l->text.len) by_buf_push_byte(&l->text, ',');
+    size_t at = l->text.len, id_at = l->ids.len, first = count_of(l);
+    by_buf_push_str(&l->text, by_buf_str(&more->text));
+    by_buf_push_str(&l->ids, by_buf_str(&more->ids));
+    by_buf_push_str(&l->marks, by_buf_str(&more->marks));
+    mark *marks = marks_of(l);
+    for (size_t i = first; i < count_of(l); i++) {
+        marks[i].at += at;
+        marks[i].id_at += id_at;
+    }
+    return true;
 }
 
 /* ---- one item ---- */
@@ -25,12 +73,11 @@ static const char *prefix_of(by_str type) {
     return "item";
 }
 
-static void put_id(by_json_out *o, by_http *h, by_str type) {
-    char id[64];
-    snprintf(id, sizeof id, "%s_%016llx%08llx", prefix_of(type), (unsigned long long)by_rng_u64(&h->rng),
+enum { ID_BYTES = 64 }; /* of ours */
+
+static void make_id(char id[static ID_BYTES], by_http *h, by_str type) {
+    snprintf(id, ID_BYTES, "%s_%016llx%08llx", prefix_of(type), (unsigned long long)by_rng_u64(&h->rng),
              (unsigned long long)(by_rng_u64(&h->rng) >> 32));
-    by_json_out_key(o, "id");
-    by_json_out_z(o, id);
 }
 
 /* A text as the list of parts that means the same. */
@@ -52,13 +99,18 @@ static void put_parts(by_json_out *o, by_str text, bool assistant) {
 
 static bool has_text(const by_json *v) { return by_json_is(v, BY_JSON_STRING) && v->v.s.len > 0; }
 
-static void put_item(by_buf *out, by_http *h, const by_json *item) {
+/* Writes an item. Returns its id: the item's own, or one that is made in `made`. */
+static by_str put_item(by_buf *out, by_http *h, const by_json *item, char made[static ID_BYTES]) {
     const by_json *type = by_json_get(item, "type"), *role = by_json_get(item, "role"), *id = by_json_get(item, "id");
     by_str kind = type ? type->v.s : BY_STR("message");
     bool message = by_str_eqz(kind, "message"), assistant = by_json_is(role, BY_JSON_STRING) && by_str_eqz(role->v.s, "assistant");
     by_json_out o = by_json_out_init(out, BY_JSON_COMPACT);
     by_json_out_object_begin(&o);
-    if (!has_text(id)) put_id(&o, h, kind);
+    if (!has_text(id)) {
+        make_id(made, h, kind);
+        by_json_out_key(&o, "id");
+        by_json_out_z(&o, made);
+    }
     if (!type) {
         by_json_out_key(&o, "type");
         by_json_out_string(&o, kind);
@@ -75,6 +127,7 @@ static void put_item(by_buf *out, by_http *h, const by_json *item) {
         else by_json_out_value(&o, &m->value);
     }
     by_json_out_object_end(&o);
+    return has_text(id) ? id->v.s : by_str_z(made);
 }
 
 /* ---- lists ---- */
@@ -87,76 +140,71 @@ int64_t by_items_find_odd(const by_json *input) {
     return -1;
 }
 
-void by_items_push_input(by_buf *list, by_http *h, const by_json *input) {
+bool by_items_push_input(by_items *l, by_http *h, const by_json *input) {
     by_json_member members[] = {{BY_STR("role"), {.type = BY_JSON_STRING, .v.s = BY_STR("user")}}, {.key = BY_STR("content")}};
     by_json message = {.type = BY_JSON_OBJECT, .n = 2, .v.members = members};
     by_buf one = {0};
+    bool ok = true;
     uint32_t n = by_json_is(input, BY_JSON_ARRAY) ? input->n : by_json_is(input, BY_JSON_STRING);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && ok; i++) {
+        char made[ID_BYTES];
         by_buf_clear(&one);
         if (input->type == BY_JSON_STRING) members[1].value = *input;
-        put_item(&one, h, input->type == BY_JSON_STRING ? &message : &input->v.items[i]);
-        by_items_push(list, by_buf_str(&one));
+        by_str id = put_item(&one, h, input->type == BY_JSON_STRING ? &message : &input->v.items[i], made);
+        ok = !one.failed && reserve(l, one.len, id.len, 1);
+        if (!ok) break;
+        if (l->text.len) by_buf_push_byte(&l->text, ',');
+        mark m = {.at = l->text.len, .len = one.len, .id_at = l->ids.len, .id_len = id.len};
+        by_buf_push_str(&l->text, by_buf_str(&one));
+        by_buf_push_str(&l->ids, id);
+        by_buf_push(&l->marks, &m, sizeof m);
     }
-    if (one.failed) list->failed = true;
     by_buf_deinit(&one);
+    return ok;
 }
 
-static bool parse_list(by_json *out, by_str items, by_arena *arena) {
-    char *text = by_arena_alloc(arena, items.len + 2);
-    if (!text) return false;
-    text[0] = '[';
-    if (items.len) memcpy(text + 1, items.ptr, items.len);
-    text[items.len + 1] = ']';
-    return by_json_parse(out, arena, by_str_of(text, items.len + 2), NULL, NULL) == BY_OK;
+static const mark *find(const by_items *l, by_str id) {
+    const mark *marks = marks_of(l);
+    for (size_t i = 0; i < count_of(l); i++)
+        if (by_str_eq(id_of(l, &marks[i]), id)) return &marks[i];
+    return NULL;
 }
 
-static by_str id_of(const by_json *item) {
-    const by_json *id = by_json_get(item, "id");
-    return by_json_is(id, BY_JSON_STRING) ? id->v.s : (by_str){0};
+by_str by_items_find(const by_items *l, by_str id) {
+    const mark *m = find(l, id);
+    return m ? text_of(l, m) : (by_str){0};
 }
 
-bool by_items_find(by_str items, by_str id, by_arena *arena, by_json *item) {
-    by_json list;
-    if (!parse_list(&list, items, arena)) return false;
-    for (uint32_t i = 0; i < list.n; i++) {
-        if (!by_str_eq(id_of(&list.v.items[i]), id)) continue;
-        *item = list.v.items[i];
-        return true;
+static void cut(by_buf *b, size_t at, size_t n) {
+    memmove(b->ptr + at, b->ptr + at + n, b->len - at - n);
+    b->len -= n;
+}
+
+bool by_items_remove(by_items *l, by_str id) {
+    const mark *found = find(l, id);
+    if (!found) return false;
+    mark gone = *found, *marks = marks_of(l);
+    size_t n = count_of(l), i = (size_t)(found - marks);
+    size_t comma = n > 1, from = gone.at - (i > 0); /* the comma in front, or behind the first */
+    cut(&l->text, from, gone.len + comma);
+    cut(&l->ids, gone.id_at, gone.id_len);
+    cut(&l->marks, i * sizeof(mark), sizeof(mark));
+    for (; i < n - 1; i++) {
+        marks[i].at -= gone.len + comma;
+        marks[i].id_at -= gone.id_len;
     }
-    return false;
-}
-
-bool by_items_remove(by_buf *list, by_str id, by_arena *arena) {
-    by_json all;
-    by_buf left = {0};
-    bool found = false;
-    if (!parse_list(&all, by_buf_str(list), arena)) return false;
-    for (uint32_t i = 0; i < all.n; i++) {
-        bool gone = !found && by_str_eq(id_of(&all.v.items[i]), id);
-        found |= gone;
-        if (gone) continue;
-        if (left.len) by_buf_push_byte(&left, ',');
-        by_json_write(&left, &all.v.items[i], BY_JSON_COMPACT);
-    }
-    if (!found || left.failed) {
-        by_buf_deinit(&left);
-        return false;
-    }
-    by_buf_deinit(list);
-    *list = left;
     return true;
 }
 
-void by_items_reply(by_exchange *ex, by_str items) {
+void by_items_reply(by_exchange *ex, const by_items *l) {
     enum { PAGE = 20, PAGE_MAX = 100 };
     by_list_page page;
-    by_json list;
     if (!by_list_begin(&page, ex, PAGE, PAGE_MAX)) return;
-    if (!parse_list(&list, items, &ex->arena)) page.out.failed = page.found = true;
-    for (uint32_t i = 0; !page.out.failed && i < list.n; i++) {
-        const by_json *item = &list.v.items[page.ascending ? i : list.n - 1 - i];
-        if (by_list_takes(&page, id_of(item))) by_json_out_value(&page.json, item);
+    const mark *marks = marks_of(l);
+    size_t n = count_of(l);
+    for (size_t i = 0; i < n && !page.more; i++) {
+        const mark *m = &marks[page.ascending ? i : n - 1 - i];
+        if (by_list_takes(&page, id_of(l, m))) by_json_out_raw(&page.json, text_of(l, m));
     }
     by_list_end(&page, ex);
 }

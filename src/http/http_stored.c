@@ -25,7 +25,7 @@ struct entry {
     by_buf body;         /* the object, as JSON; a conversation's metadata */
     char model[256]; /* as asked for, while there is no whole response; so the metadata */
     by_buf metadata; /* empty = {} */
-    by_buf input, items; /* lists without brackets: the request's own items, and everything up to and with the answer */
+    by_items input, items; /* the request's own items, and everything up to and with the answer */
     by_job *job;         /* under way */
     char conversation[64];
     size_t bytes;
@@ -79,15 +79,15 @@ static void drop(by_stored *s, entry *e) {
     s->n--;
     by_metrics_gauge_set(s->http->metrics, BY_GAUGE_STORED_RESPONSES, s->n);
     by_buf_deinit(&e->body);
-    by_buf_deinit(&e->input);
-    by_buf_deinit(&e->items);
+    by_items_deinit(&e->input);
+    by_items_deinit(&e->items);
     by_buf_deinit(&e->metadata);
     by_free(e);
 }
 
 /* Counts again what an entry holds, and makes room. */
 static void weigh(by_stored *s, entry *e) {
-    size_t bytes = ENTRY_BYTES + e->body.cap + e->metadata.cap + e->input.cap + e->items.cap;
+    size_t bytes = ENTRY_BYTES + e->body.cap + e->metadata.cap + by_items_bytes(&e->input) + by_items_bytes(&e->items);
     s->bytes += bytes - e->bytes;
     e->bytes = bytes;
     for (entry *old = s->oldest, *next; old && s->bytes > s->http->opts.store_bytes; old = next) {
@@ -127,14 +127,32 @@ void by_stored_destroy(by_stored *s) {
 
 /* ---- items ---- */
 
-/* Appends the output of a whole response. */
-static void push_output(by_buf *list, by_http *h, by_str response) {
+/* Can a conversation take these too, within the bound for all that is stored? */
+static bool can_take(const entry *c, const by_items *more) {
+    size_t others = c->bytes - by_items_bytes(&c->items);
+    return by_add_size(others, by_items_bytes_with(&c->items, more)) <= c->stored->http->opts.store_bytes;
+}
+
+/* Appends the output of a whole response. False: out of memory. */
+static bool push_output(by_items *list, by_http *h, by_str response) {
     by_arena arena;
     by_json v;
     by_arena_init(&arena, BY_MEM_HTTP);
-    if (by_json_parse(&v, &arena, response, NULL, NULL) == BY_OK) by_items_push_input(list, h, by_json_get(&v, "output"));
-    else list->failed = true;
+    bool ok = by_json_parse(&v, &arena, response, NULL, NULL) == BY_OK && by_items_push_input(list, h, by_json_get(&v, "output"));
     by_arena_deinit(&arena);
+    return ok;
+}
+
+/* A response's end: its own items and its answer go to its conversation. Only what is new: others may have ended meanwhile. A
+ * conversation that cannot take them is dropped, since one with a hole would mislead. */
+static void extend_conversation(by_stored *s, entry *e, const by_items *output) {
+    entry *c = e->conversation[0] ? find(s, by_str_z(e->conversation), true) : NULL;
+    if (!c) return;
+    by_items fresh = {0};
+    bool ok = by_items_push(&fresh, &e->input) && by_items_push(&fresh, output) && can_take(c, &fresh) && by_items_push(&c->items, &fresh);
+    by_items_deinit(&fresh);
+    if (ok) weigh(s, c);
+    else drop(s, c);
 }
 
 /* ---- ends ---- */
@@ -179,6 +197,7 @@ static void on_ended(void *arg, by_job *job, const by_call_problem *problem, by_
     entry *e = arg;
     (void)job;
     by_stored *s = e->stored;
+    bool kept = true;
     if (problem && !e->background) {
         drop(s, e);
         return;
@@ -189,17 +208,13 @@ static void on_ended(void *arg, by_job *job, const by_call_problem *problem, by_
     } else {
         by_buf_clear(&e->body);
         by_buf_push_str(&e->body, body);
-        push_output(&e->items, s->http, body);
-        entry *c = e->conversation[0] ? find(s, by_str_z(e->conversation), true) : NULL;
-        if (c) {
-            by_items_push(&c->items, by_buf_str(&e->input)); /* only what is new: other responses may have ended meanwhile */
-            push_output(&c->items, s->http, body);
-            if (c->items.failed) drop(s, c);
-            else weigh(s, c);
-        }
+        by_items output = {0};
+        kept = push_output(&output, s->http, body) && by_items_push(&e->items, &output);
+        if (kept) extend_conversation(s, e, &output);
+        by_items_deinit(&output);
     }
     e->job = NULL; /* until here it kept e from being dropped for the conversation */
-    if (e->body.failed || e->items.failed) drop(s, e);
+    if (e->body.failed || !kept) drop(s, e);
     else weigh(s, e);
 }
 
@@ -234,7 +249,8 @@ static void write_request(by_buf *out, const by_json *body, by_str items) {
 }
 
 /* Finds what the request goes on from. False: answered. */
-static bool find_before(by_exchange *ex, const by_json *body, by_str *items, by_str *previous, by_str *conversation) {
+static bool find_before(by_exchange *ex, const by_json *body, const by_items **items, by_str *previous,
+                        by_str *conversation) {
     by_stored *s = ex->http->stored;
     const by_json *p = by_json_get(body, "previous_response_id"), *c = by_json_get(body, "conversation");
     *previous = by_json_is(p, BY_JSON_STRING) ? p->v.s : (by_str){0};
@@ -245,12 +261,12 @@ static bool find_before(by_exchange *ex, const by_json *body, by_str *items, by_
         by_reply_error(ex, 400, NULL, "%s: want an id", is_given(p) ? "previous_response_id" : "conversation");
     } else if (previous->len) {
         entry *e = find(s, *previous, false);
-        if (e && !e->job) return *items = by_buf_str(&e->items), true;
+        if (e && !e->job) return *items = &e->items, true;
         by_reply_error(ex, e ? 409 : 404, e ? "response_in_progress" : "previous_response_not_found", "previous_response_id: '%.*s' %s",
                        BY_STR_ARG(by_str_take(*previous, 100)), e ? "is not complete yet" : "is not stored here");
     } else if (conversation->len) {
         entry *e = find(s, *conversation, true);
-        if (e) return *items = by_buf_str(&e->items), true;
+        if (e) return *items = &e->items, true;
         by_reply_error(ex, 404, "conversation_not_found", "conversation: '%.*s' is not stored here",
                        BY_STR_ARG(by_str_take(*conversation, 100)));
     } else {
@@ -267,9 +283,14 @@ static entry *find_or_404(by_exchange *ex, by_str id, bool conversation) {
     return e;
 }
 
+static void reply_entry(by_exchange *ex, const entry *e) {
+    if (e->body.failed) by_reply_error(ex, 503, "out_of_memory", "out of memory for an answer");
+    else by_reply_json(ex, 200, by_buf_str(&e->body));
+}
+
 static void reply_body(by_exchange *ex, by_str id) {
     entry *e = find_or_404(ex, id, false);
-    if (e) by_reply_json(ex, 200, by_buf_str(&e->body));
+    if (e) reply_entry(ex, e);
 }
 
 /* Counts a new entry. False: it is for the background, and what cannot be dropped is more than the bound already. */
@@ -279,9 +300,10 @@ static bool make_room(by_stored *s, entry *e) {
 }
 
 /* Starts a response whose fields are fine. */
-static void start(by_exchange *ex, const by_json *body, by_str before, by_job_opts *o) {
+static void start(by_exchange *ex, const by_json *body, const by_items *before, by_job_opts *o) {
     by_http *h = ex->http;
-    by_buf raw = by_exchange_take_body(ex), request = {0}, items = {0}, own = {0};
+    by_buf raw = by_exchange_take_body(ex), request = {0};
+    by_items items = {0}, own = {0};
     entry *e = NULL;
     const by_json *input = by_json_get(body, "input");
     const by_json *rules = by_json_get(body, "instructions");
@@ -290,13 +312,11 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
     bool text = input && input->type == BY_JSON_STRING && input->v.s.len > 0;
     bool list = by_json_is(input, BY_JSON_ARRAY) && by_items_find_odd(input) < 0;
     bool odd = input && !text && !list; /* no text and no list of items: the converter says what is wrong */
-    bool plain = !before.len || odd; /* as it came: what is resolved here, the converter does not look at */
-    if (!odd && (o->store || !plain)) {
-        by_items_push_input(&own, h, input);
-        by_items_push(&items, before);
-        by_items_push(&items, by_buf_str(&own));
-    }
-    if (!plain) write_request(&request, body, by_buf_str(&items));
+    bool plain = !before || !before->text.len || odd; /* as it came: what is resolved here, the converter does not look at */
+    bool ok = true;
+    if (!odd && (o->store || !plain))
+        ok = by_items_push_input(&own, h, input) && (!before || by_items_push(&items, before)) && by_items_push(&items, &own);
+    if (!plain) write_request(&request, body, by_buf_str(&items.text));
     if (odd) o->background = false;
     if (o->store && !odd) e = add(h->stored, "resp_", false);
     if (e) {
@@ -308,14 +328,14 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
         snprintf(e->conversation, sizeof e->conversation, "%.*s", BY_STR_ARG(o->conversation_id));
         e->input = own; /* both are the entry's now */
         e->items = items;
-        own = items = (by_buf){0};
+        own = items = (by_items){0};
         write_state(e, "in_progress", NULL, (by_str){0});
         o->id = by_str_z(e->id);
         o->hooks = (by_job_hooks){.ended = on_ended, .arg = e, .whole = true};
     }
     o->body = plain ? &raw : &request;
-    bool failed = request.failed || items.failed || own.failed || (o->store && !odd && !e);
-    if (failed || (e && (e->items.failed || e->body.failed || e->input.failed || e->metadata.failed))) {
+    ok = ok && !request.failed && (!o->store || odd || e);
+    if (!ok || (e && (e->body.failed || e->metadata.failed))) {
         if (e) drop(h->stored, e);
         by_reply_error(ex, 503, "out_of_memory", "out of memory for a request");
     } else if (e && !make_room(h->stored, e)) {
@@ -329,15 +349,15 @@ static void start(by_exchange *ex, const by_json *body, by_str before, by_job_op
     }
     by_buf_deinit(&raw);
     by_buf_deinit(&request);
-    by_buf_deinit(&items);
-    by_buf_deinit(&own);
+    by_items_deinit(&items);
+    by_items_deinit(&own);
 }
 
 void by_handle_responses(by_exchange *ex, by_str id) {
     by_json body;
     const by_json_opts json = {.depth_max = BY_LIMIT_REQUEST_DEPTH, .bytes_max = ex->http->opts.body_bytes};
     by_job_opts o = {.api = BY_API_RESPONSES};
-    by_str before = {0};
+    const by_items *before = NULL;
     (void)id;
     if (by_json_parse(&body, &ex->arena, by_buf_str(&ex->body), &json, NULL) < 0 || body.type != BY_JSON_OBJECT) {
         by_buf raw = by_exchange_take_body(ex);
@@ -386,7 +406,7 @@ void by_handle_response_cancel(by_exchange *ex, by_str id) {
     if (!e) return;
     if (e->job && !e->background) { /* its client is told; nothing is kept */
         write_state(e, "cancelled", NULL, (by_str){0});
-        by_reply_json(ex, 200, by_buf_str(&e->body));
+        reply_entry(ex, e);
         by_job_cancel(e->job);
         return;
     }
@@ -398,12 +418,12 @@ void by_handle_response_cancel(by_exchange *ex, by_str id) {
         if (!e) return;
         if (e->job) write_state(e, "cancelled", NULL, (by_str){0}); /* the worker has it: it ends in a moment */
     }
-    by_reply_json(ex, 200, by_buf_str(&e->body));
+    reply_entry(ex, e);
 }
 
 void by_handle_response_items(by_exchange *ex, by_str id) {
     entry *e = find_or_404(ex, id, false);
-    if (e) by_items_reply(ex, by_buf_str(&e->input));
+    if (e) by_items_reply(ex, &e->input);
 }
 
 /* ---- conversations ---- */
@@ -413,8 +433,19 @@ static void reply_conversation(by_exchange *ex, const entry *e) {
     by_buf_printf(&b, "{\"id\":\"%s\",\"object\":\"conversation\",\"created_at\":%lld,\"metadata\":", e->id, (long long)e->created);
     by_buf_push_str(&b, by_buf_str(&e->body));
     by_buf_push_byte(&b, '}');
-    by_reply_json(ex, 200, by_buf_str(&b));
+    if (b.failed) by_reply_error(ex, 503, "out_of_memory", "out of memory for an answer");
+    else by_reply_json(ex, 200, by_buf_str(&b));
     by_buf_deinit(&b);
+}
+
+static void no_room(by_exchange *ex) {
+    by_reply_error(ex, 413, "store_full", "no room for so large a conversation (--response-store sets the bound)");
+}
+
+static bool push_metadata(by_buf *out, const by_json *metadata) {
+    if (metadata) by_json_write(out, metadata, BY_JSON_COMPACT);
+    else by_buf_push_z(out, "{}");
+    return !out->failed;
 }
 
 /* The body as an object with a list of items and an object of metadata, each perhaps absent (NULL). False: answered. */
@@ -452,15 +483,16 @@ void by_handle_conversations(by_exchange *ex, by_str id) {
     }
     if (!read_conversation(ex, &items, &metadata)) return;
     entry *e = add(ex->http->stored, "conv_", true);
-    if (!e) {
+    if (!e || !by_items_push_input(&e->items, ex->http, items) || !push_metadata(&e->body, metadata)) {
+        if (e) drop(ex->http->stored, e);
         by_reply_error(ex, 503, "out_of_memory", "out of memory for a conversation");
-        return;
+    } else if (ENTRY_BYTES + e->body.cap + by_items_bytes(&e->items) > ex->http->opts.store_bytes) {
+        drop(ex->http->stored, e);
+        no_room(ex);
+    } else {
+        weigh(ex->http->stored, e);
+        reply_conversation(ex, e);
     }
-    by_items_push_input(&e->items, ex->http, items);
-    if (metadata) by_json_write(&e->body, metadata, BY_JSON_COMPACT);
-    else by_buf_push_z(&e->body, "{}");
-    weigh(ex->http->stored, e);
-    reply_conversation(ex, e);
 }
 
 void by_handle_conversation_update(by_exchange *ex, by_str id) {
@@ -471,33 +503,42 @@ void by_handle_conversation_update(by_exchange *ex, by_str id) {
         by_reply_error(ex, 400, NULL, items ? "items: they are added with POST at .../items" : "metadata: missing");
         return;
     }
-    by_buf_clear(&e->body);
-    by_json_write(&e->body, metadata, BY_JSON_COMPACT);
-    weigh(ex->http->stored, e);
-    reply_conversation(ex, e);
+    by_buf fresh = {0};
+    if (!push_metadata(&fresh, metadata)) {
+        by_reply_error(ex, 503, "out_of_memory", "out of memory for metadata");
+    } else if (e->bytes - e->body.cap + fresh.cap > ex->http->opts.store_bytes) {
+        no_room(ex);
+    } else {
+        by_buf old = e->body;
+        e->body = fresh;
+        fresh = old;
+        weigh(ex->http->stored, e);
+        reply_conversation(ex, e);
+    }
+    by_buf_deinit(&fresh);
 }
 
 /* Adds items behind the others, and answers with a list of them. */
 void by_handle_conversation_add(by_exchange *ex, by_str id) {
     const by_json *items, *metadata;
     entry *e = find_or_404(ex, id, true);
-    by_buf fresh = {0};
+    by_items fresh = {0};
     if (!e || !read_conversation(ex, &items, &metadata)) return;
     if (!items || items->n == 0 || items->n > CONVERSATION_ADD_MAX) {
         by_reply_error(ex, 400, NULL, "items: want a list of 1 to %d items", CONVERSATION_ADD_MAX);
         return;
     }
-    by_items_push_input(&fresh, ex->http, items);
-    if (!fresh.failed) by_items_push(&e->items, by_buf_str(&fresh));
-    if (fresh.failed || e->items.failed) {
-        if (e->items.failed) drop(ex->http->stored, e); /* a part of an item may stand at its end */
+    bool ok = by_items_push_input(&fresh, ex->http, items);
+    if (ok && !can_take(e, &fresh)) {
+        no_room(ex);
+    } else if (!ok || !by_items_push(&e->items, &fresh)) {
         by_reply_error(ex, 503, "out_of_memory", "out of memory for items");
     } else {
         weigh(ex->http->stored, e);
         ex->query = BY_STR("order=asc&limit=100");
-        by_items_reply(ex, by_buf_str(&fresh));
+        by_items_reply(ex, &fresh);
     }
-    by_buf_deinit(&fresh);
+    by_items_deinit(&fresh);
 }
 
 static void no_item(by_exchange *ex) {
@@ -506,22 +547,16 @@ static void no_item(by_exchange *ex) {
 
 void by_handle_conversation_item(by_exchange *ex, by_str id) {
     entry *e = find_or_404(ex, id, true);
-    by_json item;
     if (!e) return;
-    if (!by_items_find(by_buf_str(&e->items), ex->sub, &ex->arena, &item)) {
-        no_item(ex);
-        return;
-    }
-    by_buf out = {0};
-    by_json_write(&out, &item, BY_JSON_COMPACT);
-    by_reply_json(ex, 200, by_buf_str(&out));
-    by_buf_deinit(&out);
+    by_str item = by_items_find(&e->items, ex->sub);
+    if (item.ptr) by_reply_json(ex, 200, item);
+    else no_item(ex);
 }
 
 void by_handle_conversation_item_delete(by_exchange *ex, by_str id) {
     entry *e = find_or_404(ex, id, true);
     if (!e) return;
-    if (!by_items_remove(&e->items, ex->sub, &ex->arena)) {
+    if (!by_items_remove(&e->items, ex->sub)) {
         no_item(ex);
         return;
     }
@@ -543,5 +578,5 @@ void by_handle_conversation_delete(by_exchange *ex, by_str id) {
 
 void by_handle_conversation_items(by_exchange *ex, by_str id) {
     entry *e = find_or_404(ex, id, true);
-    if (e) by_items_reply(ex, by_buf_str(&e->items));
+    if (e) by_items_reply(ex, &e->items);
 }

@@ -4,6 +4,7 @@ import socket
 import sys
 import threading
 import time
+import urllib.parse
 
 from http_support import DEADLINE, SLOW, Server, chat, equal, events, read_all, request, run
 
@@ -218,6 +219,67 @@ def a_small_store_drops_the_oldest():
         s.call("POST", f"/v1/responses/{json.loads(data)['id']}/cancel", {})
     equal(s.metrics()["bathyc_stored_responses"] < 15, True)
     equal(s.stop(), 0)
+
+
+def a_conversation_stays_within_the_bound():
+    s = Server("--response-store", "64K")
+    def big(n):
+        return {"items": [{"role": "user", "content": "x" * n}]}
+    def refused(path, body):
+        equal(s.json("POST", path, body, want=413)["error"]["code"], "store_full", path)
+    refused("/v1/conversations", big(70000))
+    refused("/v1/conversations", {"metadata": {"a": "x" * 70000}})
+    c = s.json("POST", "/v1/conversations", {})["id"]
+    path = f"/v1/conversations/{c}"
+    refused(path, {"metadata": {"a": "x" * 70000}})
+    status = [s.call("POST", path + "/items", big(7000))[0] for _ in range(20)]
+    n = status.count(200)
+    equal((status, 3 < n < 10), ([200] * n + [413] * (20 - n), True))
+    refused(path + "/items", big(7000))
+    items = pages(s, path + "/items", 3)
+    equal((len(items), len(set(items))), (n, n), "what was refused left nothing")
+    s.json("DELETE", f"{path}/items/{items[1]}")
+    equal(s.call("POST", path + "/items", big(6900))[0], 200, "there is room again")
+    s.stop()
+
+
+def items_are_found_after_others_are_gone():
+    """Deleting first, last and middle ones: the rest stay what they were, whatever their ids and texts."""
+    own = [{"id": f"é\"\\{i}" * (i % 3 + 1), "type": "message", "role": "user", "status": "completed",
+            "content": [{"type": "input_text", "text": f'{i},"]}}{{[' * (i % 5 + 1)}]} for i in range(12)]
+    c = server.json("POST", "/v1/conversations", {"items": own[:5]})["id"]
+    path, left = f"/v1/conversations/{c}/items", list(own)
+    server.json("POST", path, {"items": own[5:]})
+    for k in (0, 10, 4, 4, 0, 6, 5, 1, 1, 2, 1, 0):
+        gone = urllib.parse.quote(left.pop(k)["id"], safe="")
+        server.json("DELETE", f"{path}/{gone}")
+        server.json("GET", f"{path}/{gone}", want=404)
+        server.json("DELETE", f"{path}/{gone}", want=404)
+        equal(server.json("GET", path + "?order=asc")["data"], left)
+        for x in left:
+            equal(server.json("GET", f"{path}/{urllib.parse.quote(x['id'], safe='')}"), x)
+    server.json("POST", path, {"items": own[:3]})
+    equal(server.json("GET", path + "?order=asc")["data"], own[:3])
+    server.json("DELETE", f"/v1/conversations/{c}")
+
+
+def long_lists_are_not_read_again():
+    """A page, one item and its end cost nothing like what reading the whole list costs: everyone else waits for it."""
+    body = b'{"items":[{"role":"user","id":"first","content":"a"},{"role":"user","id":"last","content":"b"},{"type":"x","n":[' + b"0," * 1500000 + b"0]}]}"
+    start = time.monotonic()
+    status, _, data = server.call("POST", "/v1/conversations", body)
+    whole = time.monotonic() - start
+    equal(status, 200)
+    path = f"/v1/conversations/{json.loads(data)['id']}"
+    def takes(method, more):
+        start = time.monotonic()
+        server.json(method, path + more)
+        return time.monotonic() - start
+    page = min(takes("GET", "/items?order=asc&limit=1") for _ in range(4))
+    item = min(takes("GET", "/items/last") for _ in range(4))
+    end = min(takes("DELETE", f"/items/{i}") for i in ("last", "first"))
+    equal((page < whole / 4, item < whole / 4, end < whole / 4), (True, True, True), (whole, page, item, end))
+    server.json("DELETE", path)
 
 
 def responses_at_once_share_a_conversation():
@@ -626,6 +688,7 @@ if __name__ == "__main__":
     sys.exit(run([chat_whole_and_streamed_agree, reasoning_tokens_are_told, completions_whole_and_streamed_agree,
                   messages_whole_and_streamed_agree, responses_are_stored_and_gone_on_from,
                   conversations_collect_items, items_have_ids_and_come_in_pages, lists_of_files_and_batches_come_in_pages, uploads_are_read_to_their_border, a_small_store_drops_the_oldest, responses_at_once_share_a_conversation,
+                  a_conversation_stays_within_the_bound, items_are_found_after_others_are_gone, long_lists_are_not_read_again,
                   background_responses_are_bounded,
                   background_responses_name_their_model, background_responses_can_be_cancelled, a_batch_waits_for_a_full_queue, files_and_batches_are_bounded,
                   history_that_comes_back_is_reused,
