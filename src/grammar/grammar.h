@@ -133,7 +133,8 @@ void by_matcher_destroy(by_matcher *m);
 by_status by_matcher_fork(by_matcher **out, const by_matcher *m, by_err *err);
 
 /* Writes the mask of the present state to words [by_grammar_mask_words]. After the end of text only eos is allowed.
- * Errors: BY_ELIMIT (the grammar's memory is used up), BY_ENOMEM; the mask is then all zero. */
+ * Errors: BY_ETIMEOUT (the step took longer than its time limit; a later call goes on from what was made), BY_ELIMIT (the
+ * grammar's memory is used up), BY_ENOMEM; the mask is then all zero. */
 by_status by_matcher_fill_mask(by_matcher *m, uint32_t *words, by_err *err);
 /* Moves by one token. BY_NOT_FOUND when the grammar refuses it (nothing changes). Errors as above. */
 by_status by_matcher_accept(by_matcher *m, uint32_t id, by_err *err);

@@ -269,7 +269,7 @@ bool by_gr_always_live(by_gr *g, by_gr_term t) {
     if (ok)
         for (uint32_t i = 0; i < q.n; i++)
             g->nodes[q.v[i]].flags |= BY_GR_F_FREE_YES;
-    else
+    else if (!by_gr_bad(g))
         g->nodes[t].flags |= BY_GR_F_FREE_NO;
     by_gr_vec_free(&q);
     by_gr_vec_free(&out);

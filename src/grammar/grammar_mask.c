@@ -144,7 +144,9 @@ static by_gv_sig multi_step(by_gr *g, by_gr_term t, by_gr_term to) {
 static by_gv_sig set_multi(by_gr *g, by_gr_term set) {
     unsigned k = (set ^ set >> 6) & (BY_GR_SET_SLOTS - 1);
     if (g->set_of[k] != set) {
-        g->set_multi[k] = multi_step(g, set, BY_GR_EPS);
+        by_gv_sig groups = multi_step(g, set, BY_GR_EPS);
+        if (by_gr_bad(g)) return 0; /* rows were missing: nothing to remember */
+        g->set_multi[k] = groups;
         g->set_of[k] = set;
     }
     return g->set_multi[k];
@@ -281,6 +283,7 @@ static run find_run(by_gr *g, by_gr_term t, uint32_t want, bool inner) {
     uint32_t key = t << 1 | inner;
     if (g->absorb_of[k] != key || (!g->absorb_ended[k] && g->absorb_n[k] < want)) {
         run r = follow(g, t, want, inner);
+        if (by_gr_bad(g)) return (run){.ended = true}; /* rows were missing: nothing to remember */
         g->absorb_of[k] = key;
         g->absorb_sig[k] = r.sig;
         g->absorb_n[k] = (uint8_t)r.n;
@@ -505,6 +508,12 @@ static by_gr_mask *head_plain(by_gr *g, by_gr_term t, const uint32_t *bits, uint
         if (any && !by_gr_accepts(g, g->nodes[t].a, by_str_of(v->exit_text + e->text, e->n_text))) continue;
         exits[m->n_exits++] = e->node;
         open[i >> 6] |= 1ull << (i & 63);
+    }
+    if (by_gr_bad(g)) { /* texts were refused because rows were missing */
+        by_free(m);
+        by_free(exits);
+        by_free(open);
+        return NULL;
     }
     m->base[0] = bits;
     m->n_base = 1;

@@ -245,18 +245,19 @@ static by_status rebuild(by_grammar *gr, by_err *err) {
     gr->opts.timeout_us = 4 * REBUILD_MAX_US; /* the machine may be busier now */
     by_status s = build(gr, NULL, err);
     gr->opts = keep;
+    if (s < 0) teardown(gr); /* half a grammar is none: the next call makes it again */
     return s;
 }
 
 static void replay(by_matcher *m) {
     by_gr *g = &m->gr->g;
-    m->generation = m->gr->generation;
     m->state = m->gr->root;
     for (size_t i = m->started_at == SIZE_MAX ? m->n : m->started_at; i < m->n && !by_gr_bad(g); i++) {
         m->states[i] = m->state;
         if (m->ended_at && i + 1 >= m->ended_at) break;
         m->state = by_gr_next_token(g, m->state, m->ids[i]);
     }
+    if (!by_gr_bad(g)) m->generation = m->gr->generation; /* else the next call looks for the place again */
 }
 
 typedef by_status step_fn(by_matcher *m, void *arg);

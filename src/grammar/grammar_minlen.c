@@ -180,7 +180,7 @@ static uint32_t eval(by_gr *g, by_gr_term t) {
     g->depth++;
     v = eval_kind(g, t);
     g->depth--;
-    if (v < UNKNOWN && g->rules_settled) keep(g, t, v);
+    if (v < UNKNOWN && g->rules_settled && !by_gr_bad(g)) keep(g, t, v);
     return v;
 }
 
@@ -205,11 +205,11 @@ static void settle(by_gr *g) {
         }
         for (uint32_t i = g->rule_min_cap; i-- > 0;) {
             uint32_t v = eval(g, by_gr_rule_body(g, i));
-            if (v < g->rule_min[i]) g->rule_min[i] = v, again = true;
+            if (v < g->rule_min[i] && !by_gr_bad(g)) g->rule_min[i] = v, again = true;
         }
         if (!again) break;
     }
-    g->rules_settled = true;
+    g->rules_settled = !by_gr_bad(g);
 }
 
 uint32_t by_gr_min_bytes(by_gr *g, by_gr_term t) {

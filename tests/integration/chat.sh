@@ -33,23 +33,37 @@ for n in '(thinking: none)' '(saved)' '(cleared)' '(loaded)'; do expect notes "$
 expect saved '"role": "assistant"' "$(cat "$dir/c.json")"
 [ "$(grep -c '"role": "user"' "$dir/c.json")" -eq 2 ] || { echo "saved messages"; fail=1; }
 expect 'nothing thought' 'Hello' "$(printf 'Hello\n' | chat --think none 2>/dev/null)"
-[ "$(printf 'Hello\n' | chat --seed 5)" = "$(printf 'Hello\n' | chat --seed 5)" ] || { echo "the same question, another answer"; fail=1; }
-expect 'hidden reasoning' '' "$(printf 'Hello\n' | chat --hide-reasoning)"
-printf 'Hello\n' | chat --hide-reasoning | grep -q thinking && { echo "reasoning shown"; fail=1; }
+out=$(printf 'Hello\n' | chat --seed 5)
+[ -n "$out" ] && [ "$(printf 'Hello\n' | chat --seed 5)" = "$out" ] || { echo "the same question, another answer"; fail=1; }
+out=$(printf 'Hello\n' | chat --hide-reasoning)
+[ $? -eq 0 ] && [ -n "$out" ] || { echo "--hide-reasoning: no answer"; fail=1; }
+grep -q thinking <<<"$out" && { echo "reasoning shown"; fail=1; }
 
-# Drafts change no byte, in `chat` and in `run`, and `run` says what became of them.
-talk() { printf 'Hello\nTell me a story.\n' | chat --seed 7 --temp 1 "$@" 2>/dev/null; }
+# Drafts change no byte, in `chat` and in `run`, and `run` says what became of them. Nothing said is not the same answer.
+talk() { printf 'Hello\nTell me a story.\n' | chat --seed 7 --temp 1 "$@" 2>"$dir/notes"; }
 tell() { timeout -k 5 "$limit" "$program" run -p 'Tell me a story.' -n 60 --seed 7 "$@" 2>"$dir/notes"; }
+said() { # CODE TEXT WHAT
+    [ "$1" -eq 0 ] && [ -n "$2" ] && return
+    printf '%s: code %s, said "%s"\n%s\n' "$3" "$1" "$2" "$(cat "$dir/notes")"
+    fail=1
+}
 spoken=$(talk --draft-mode off)
+said $? "$spoken" "chat --draft-mode off"
 told=$(tell --draft-mode off)
+said $? "$told" "run --draft-mode off"
 grep -q drafts "$dir/notes" && { echo "run --draft-mode off: drafts"; fail=1; }
 for mode in fixed confidence auto; do
-    [ "$(talk --draft-mode $mode --draft-tokens 3)" = "$spoken" ] || { echo "chat --draft-mode $mode: another answer"; fail=1; }
-    [ "$(tell --draft-mode $mode)" = "$told" ] || { echo "run --draft-mode $mode: another answer"; fail=1; }
+    out=$(talk --draft-mode $mode --draft-tokens 3)
+    said $? "$out" "chat --draft-mode $mode"
+    [ "$out" = "$spoken" ] || { echo "chat --draft-mode $mode: another answer"; fail=1; }
+    out=$(tell --draft-mode $mode)
+    said $? "$out" "run --draft-mode $mode"
+    [ "$out" = "$told" ] || { echo "run --draft-mode $mode: another answer"; fail=1; }
     [ $mode = fixed ] && expect 'run with drafts' '; drafts: ' "$(cat "$dir/notes")"
 done
-[ -n "$(tell --draft-mode fixed --spec-verify rejection)" ] || { echo "run --spec-verify rejection: no answer"; fail=1; }
-tell --draft-conf-temp 0 && { echo "run --draft-conf-temp 0 must fail"; fail=1; }
+out=$(tell --draft-mode fixed --spec-verify rejection)
+said $? "$out" "run --spec-verify rejection"
+tell --draft-conf-temp 0 >/dev/null && { echo "run --draft-conf-temp 0 must fail"; fail=1; }
 
 # Wrong input is told and does not end the conversation.
 out=$(printf '/thikn\n/load /does/not/exist\n/system Be brief.\n/system\nbad \xff\n/quit\nnot read\n' | chat 2>&1)

@@ -7,7 +7,7 @@ program=$1 source=$2
 "$program" serve --help >/dev/null 2>&1 || { echo "this build has no server"; exit 77; }
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-{ python3 -m venv "$dir/venv" && timeout 200 "$dir/venv/bin/pip" install -q --disable-pip-version-check openai anthropic; } >"$dir/log" 2>&1 ||
+{ python3 -m venv "$dir/venv" && timeout 200 "$dir/venv/bin/pip" install -q --disable-pip-version-check openai==3.57.0 anthropic==2.14.0; } >"$dir/log" 2>&1 ||
     { tail -n 3 "$dir/log"; echo "no package index"; exit 77; }
 "$dir/venv/bin/python" -B "$source/tests/integration/http_clients.py" "$program"
 code=$?

@@ -237,17 +237,20 @@ def long_texts_do_not_hold_up_streams():
     jobs = [request("POST", path, body, {"Connection": "close"}) for path, body in jobs]
 
     def largest_gap(data):
-        gaps, stop = [0], threading.Event()
+        gaps, errors, stop = [], [], threading.Event()
 
         def watch():
-            with s.connect() as c:
-                c.sendall(request("POST", "/v1/completions", {"model": "tiny", "prompt": "a", "max_tokens": 90000, "stream": True}))
-                c.recv(65536)
-                last = time.monotonic()
-                while not stop.is_set():
-                    c.recv(65536)
-                    gaps.append(time.monotonic() - last)
+            try:
+                with s.connect() as c:
+                    c.sendall(request("POST", "/v1/completions", {"model": "tiny", "prompt": "a", "max_tokens": 90000, "stream": True}))
+                    equal(c.recv(65536)[:13], b"HTTP/1.1 200 ")
                     last = time.monotonic()
+                    while not stop.is_set():
+                        equal(c.recv(65536) != b"", True, "the stream has ended")
+                        gaps.append(time.monotonic() - last)
+                        last = time.monotonic()
+            except Exception as e:
+                errors.append(e)
         t = threading.Thread(target=watch)
         t.start()
         with s.connect() as c:
@@ -257,6 +260,7 @@ def long_texts_do_not_hold_up_streams():
         stop.set()
         t.join(DEADLINE)
         equal(head[:13], b"HTTP/1.1 200 ", began)
+        equal((errors, t.is_alive(), len(gaps) > 10), ([], False, True), len(gaps))
         return max(gaps)
     for data in jobs:
         seen = [largest_gap(data)]

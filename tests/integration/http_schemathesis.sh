@@ -8,7 +8,7 @@ case $program in
 esac
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-{ python3 -m venv "$dir/venv" && timeout 250 "$dir/venv/bin/pip" install -q --disable-pip-version-check schemathesis openapi-spec-validator; } \
+{ python3 -m venv "$dir/venv" && timeout 250 "$dir/venv/bin/pip" install -q --disable-pip-version-check schemathesis==4.32.5 openapi-spec-validator==0.9.0; } \
     >"$dir/log" 2>&1 || { tail -n 3 "$dir/log"; echo "no package index"; exit 77; }
 "$dir/venv/bin/python" -c "import json; from openapi_spec_validator import validate; validate(json.load(open('$source/web/openapi.json')))" || exit 1
 "$dir/venv/bin/python" -B "$source/tests/integration/http_schemathesis.py" "$program" "$dir/venv/bin/schemathesis"
