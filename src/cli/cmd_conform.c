@@ -59,7 +59,8 @@ static by_status run_row(by_conform *c, by_str line, by_arena *arena, by_buf *re
     return found->run(c, &row, input, &o, err);
 }
 
-static void answer_row(by_conform *c, by_str line, by_arena *arena, by_buf *result, by_buf *out) {
+/* False: the line was broken. A kind that is not known here is no such line. */
+static bool answer_row(by_conform *c, by_str line, by_arena *arena, by_buf *result, by_buf *out) {
     by_json kind = {.type = BY_JSON_NULL};
     by_err err;
     by_buf_clear(result);
@@ -78,9 +79,10 @@ static void answer_row(by_conform *c, by_str line, by_arena *arena, by_buf *resu
     else by_json_out_z(&o, err.msg);
     by_json_out_object_end(&o);
     by_buf_push_byte(out, '\n');
+    return status == BY_OK || status == BY_EUNSUPPORTED;
 }
 
-static by_status run_rows(by_conform *c, by_line_reader *in, by_output *to, by_err *err) {
+static by_status run_rows(by_conform *c, by_line_reader *in, by_output *to, size_t *n_broken, by_err *err) {
     by_arena arena;
     by_buf result = {0}, out = {0};
     by_arena_init(&arena, BY_MEM_JSON);
@@ -88,7 +90,7 @@ static by_status run_rows(by_conform *c, by_line_reader *in, by_output *to, by_e
     by_status status;
     while ((status = by_line_reader_next(in, &line, err)) == BY_OK) {
         if (line.len == 0) continue;
-        answer_row(c, line, &arena, &result, &out);
+        if (!answer_row(c, line, &arena, &result, &out)) ++*n_broken;
         status = by_output_write(to, &out, err);
         if (status < 0) break;
     }
@@ -100,7 +102,8 @@ static by_status run_rows(by_conform *c, by_line_reader *in, by_output *to, by_e
 
 int by_cmd_conform(int argc, char **argv) {
     const by_usage usage = {"conform", "[flags]",
-                            "Reads rows {\"kind\", \"input\"} and writes {\"kind\", \"result\"} for each, or {\"kind\", \"error\"}.\n"};
+                            "Reads rows {\"kind\", \"input\"} and writes {\"kind\", \"result\"} for each, or {\"kind\", \"error\"}.\n"
+                            "Exits 1 when a line was broken.\n"};
     const char *model = NULL, *tokenizer = NULL, *input = "-", *output = "-";
     const by_flag flags[] = {
         BY_TOKENIZER_FLAG_ROWS(model, tokenizer),
@@ -113,15 +116,16 @@ int by_cmd_conform(int argc, char **argv) {
     by_buf path = {0};
     by_conform c = {0};
     by_line_reader in = {.fd = -1};
+    size_t n_broken = 0;
     by_output to;
     by_status status = by_output_open(&to, output, &err);
     if (status == BY_OK) status = by_command_tokenizer_file(&path, tokenizer, model, &err);
     c.path = by_buf_z(&path);
     if (status == BY_OK) status = by_line_reader_open(&in, input, &err);
-    if (status == BY_OK) status = run_rows(&c, &in, &to, &err);
+    if (status == BY_OK) status = run_rows(&c, &in, &to, &n_broken, &err);
     by_line_reader_close(&in);
     close_context(&c);
     by_buf_deinit(&path);
     status = by_output_close(&to, status, &err);
-    return status == BY_OK ? 0 : by_command_fail(&usage, &err);
+    return status == BY_OK ? n_broken > 0 : by_command_fail(&usage, &err);
 }

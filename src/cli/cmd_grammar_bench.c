@@ -22,6 +22,7 @@ typedef struct {
     uint32_t n_words;
     by_buf out;
     by_buf passes;
+    bool broken; /* a line was no request */
 } bench;
 
 /* Wall time, or with --cpu-time this thread's processor time, which a busy machine does not disturb. */
@@ -222,6 +223,7 @@ static bool answer(bench *b, by_str line, by_arena *a) {
     by_json_opts o = {.depth_max = 1000};
     if (by_json_parse(&req, a, line, &o, &err) < 0) {
         push_error(&b->out, &null, &err, "");
+        b->broken = true;
         return true;
     }
     const by_json *op = by_json_get(&req, "op");
@@ -236,6 +238,7 @@ static bool answer(bench *b, by_str line, by_arena *a) {
     } else {
         BY_FAIL(&err, BY_EINVAL, "op: case, stats or quit is expected");
         push_error(&b->out, &null, &err, "");
+        b->broken = true;
     }
     return true;
 }
@@ -291,7 +294,8 @@ static by_status serve(bench *b, const char *tokenizer, by_err *err) {
 
 int by_cmd_grammar_bench(int argc, char **argv) {
     static const by_usage usage = {"grammar-bench", "[flags]",
-                                   "Reads requests as JSON lines on standard input and answers each with one line.\n"};
+                                   "Reads requests as JSON lines on standard input and answers each with one line.\n"
+                                   "Exits 1 when a line was no request.\n"};
     const char *tokenizer = NULL, *model = NULL;
     bool cpu_time = false;
     const by_flag flags[] = {
@@ -309,7 +313,7 @@ int by_cmd_grammar_bench(int argc, char **argv) {
     by_err err = {0};
     by_status s = by_command_tokenizer_file(&file, tokenizer, model, &err);
     if (s >= 0) s = serve(&b, by_buf_z(&file), &err);
-    code = s < 0 ? by_command_fail(&usage, &err) : 0;
+    code = s < 0 ? by_command_fail(&usage, &err) : b.broken;
     by_grammar_vocab_destroy(b.vocab);
     by_free(b.mask);
     by_free(b.other);

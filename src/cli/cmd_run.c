@@ -2,6 +2,7 @@
  *
  * The prompt goes through the recipe library as a Chat Completions request, or raw. Reasoning is shown dimmed when standard
  * output is a terminal, and left out otherwise; with --json one object with everything is printed at the end. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -314,13 +315,19 @@ static by_status print_json(job *j, const by_one_result *r, by_err *err) {
     return status;
 }
 
+/* "prompt: 12 tokens, 340.1 tokens/s"; one token, or no time, is no rate. */
+static void print_count(const char *what, int64_t n, double s) {
+    fprintf(stderr, "%s: %lld token%s", what, (long long)n, n == 1 ? "" : "s");
+    if (n > 1 && s > 0) fprintf(stderr, ", %.1f tokens/s", (double)n / s);
+}
+
 static void print_notes(const job *j, const by_one_result *r) {
     const by_request_info *i = &r->info;
     double prefill_s = seconds(i->submit_us, i->first_us), decode_s = seconds(i->first_us, i->end_us);
     if (j->end == BY_END_LENGTH)
         fprintf(stderr, "(cut: the limit of tokens is reached%s)\n", j->schema || j->regex || j->grammar ? "; the text may be incomplete" : "");
-    fprintf(stderr, "prompt: %d tokens, %.1f tokens/s; generation: %lld tokens, %.1f tokens/s", i->n_prompt,
-            prefill_s > 0 ? i->n_prompt / prefill_s : 0, (long long)r->n_output, decode_s > 0 ? (double)r->n_output / decode_s : 0);
+    print_count("prompt", i->n_prompt, prefill_s);
+    print_count("; generation", r->n_output, decode_s);
     if (i->n_verified) fprintf(stderr, "; drafts: %lld of %lld right", (long long)i->n_accepted, (long long)i->n_verified);
     fprintf(stderr, "\n");
 }
@@ -355,6 +362,19 @@ out:
     by_buf_deinit(&text);
     by_buf_deinit(&body);
     return status;
+}
+
+/* The shell's prompt shall not stand behind a half answer, nor be dim. */
+static void on_interrupt(int number) {
+    ssize_t n = write(STDOUT_FILENO, "\x1b[0m\n", 5);
+    (void)n;
+    raise(number); /* SA_RESETHAND: ends the program as if there were no handler */
+}
+
+static void end_line_on_interrupt(void) {
+    struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, NULL);
 }
 
 static bool usage_ok(job *j) {
@@ -402,6 +422,7 @@ int by_cmd_run(int argc, char **argv) {
     if (j.top_k == 0) status = BY_FAIL(&err, BY_EINVAL, "--top-k: 0 is neither -1 nor at least 1");
     if (!j.has_seed && getrandom(&j.seed, sizeof j.seed, 0) != sizeof j.seed) status = BY_FAIL(&err, BY_EIO, "no random seed to be had");
     j.show_reasoning = isatty(1) && !j.json;
+    if (isatty(1)) end_line_on_interrupt();
     if (status == BY_OK) status = run(&j, &err);
     if (status < 0) fprintf(stderr, "%sbathyc run: %s\n", j.wrote && j.last != '\n' ? "\n" : "", err.msg);
     by_answer_destroy(j.answer);

@@ -66,7 +66,8 @@ by_status by_command_model_dir(by_buf *out, const char *given, by_err *err) {
     }
     if (given) {
         by_buf_push_z(out, given);
-        if (!by_dir_exists(by_buf_z(out))) return BY_FAIL(err, BY_EMISSING, "%s%s: no such folder", from, given);
+        if (!by_dir_exists(by_buf_z(out)))
+            return BY_FAIL(err, BY_EMISSING, "%s%s: %s", from, given, access(given, F_OK) == 0 ? "is not a folder" : "no such folder");
     } else {
         by_buf_push_z(out, BATHYC_SOURCE_DIR "/models/tiny");
         if (!by_dir_exists(by_buf_z(out)) && !installed_model(out))

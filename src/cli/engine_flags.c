@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/limits.h"
 #include "cli/command.h"
 
@@ -79,7 +81,17 @@ by_status by_engine_flags_temperatures(double out[BY_ENGINE_DRAFTS_MAX], const b
     return BY_OK;
 }
 
+/* Step costs that silently are not kept would be measured at each start without anybody knowing why. */
+static by_status check_cost_dir(const char *dir, by_err *err) {
+    if (!dir) return BY_OK;
+    if (mkdir(dir, 0777) < 0 && errno != EEXIST) return BY_FAIL(err, BY_EIO, "--perf-cache-dir: %s: cannot be made: %s", dir, strerror(errno));
+    if (!by_dir_exists(dir)) return BY_FAIL(err, BY_EIO, "--perf-cache-dir: %s: is not a folder", dir);
+    if (access(dir, W_OK | X_OK) < 0) return BY_FAIL(err, BY_EIO, "--perf-cache-dir: %s: cannot be written: %s", dir, strerror(errno));
+    return BY_OK;
+}
+
 static by_status set_drafts(by_engine_opts *o, const by_engine_flags *f, by_err *err) {
+    BY_TRY(check_cost_dir(f->cost_dir, err));
     o->draft_mode = f->n_drafts == 0 ? BY_DRAFT_OFF : (by_draft_mode)f->draft_mode;
     o->n_drafts = f->n_drafts > 0 ? (int32_t)f->n_drafts : 0;
     o->verify = (by_sample_verify_rule)f->verify;

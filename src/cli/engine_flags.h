@@ -49,7 +49,7 @@ by_engine_flags by_engine_flags_default(void);
     {.names = "--draft-conf-temp", .kind = BY_FLAG_LIST, .out = &(f).draft_temperature,                                \
      .help = "temperatures of the confidences by position, as 1.1,0.9 (see calibrate; default: 1)"},                   \
     {.names = "--perf-cache-dir", .kind = BY_FLAG_STRING, .out = &(f).cost_dir,                                        \
-     .help = "folder that keeps measured step costs (default: measured at each start)"},                               \
+     .help = "folder, made when missing, that keeps measured step costs (default: measured at each start)"},                               \
     {.names = "--perf-cache-ttl", .kind = BY_FLAG_INT, .out = &(f).cost_age_s, .min = 1, .max = INT32_MAX,             \
      .help = "seconds that step costs kept there are used (default: 3600)"}
 

@@ -39,7 +39,7 @@ typedef struct {
     size_t out_at;
     by_response reply;
     by_event_reader events;
-    char problem[160]; /* an error that the stream itself reported */
+    char problem[400]; /* an error that the stream itself reported */
 } conn;
 
 struct run {
@@ -197,12 +197,12 @@ static void end_request(conn *c, by_load_error error, const char *message) {
 static void end_response(conn *c) {
     by_load_record *record = record_of(c);
     by_err err = {0};
-    char text[200];
+    char text[440];
     if (!record) {
         end_request(c, c->reply.status == 200 ? BY_LOAD_NONE : BY_LOAD_STATUS, "");
     } else if (c->reply.status != 200) {
         by_json v;
-        char said[120] = "";
+        char said[400] = "";
         by_arena_reset(&c->run->arena);
         if (by_json_parse(&v, &c->run->arena, by_buf_str(&c->body), NULL, NULL) == BY_OK)
             read_problem(&v, said, sizeof said);

@@ -70,7 +70,7 @@ typedef struct by_load_result {
     by_buf late;       /* with opts.pace: uint32_t us by which an event with text came after its plan */
     double duration_s; /* from the first send to the last end */
     bool interrupted;
-    char first_error[256]; /* message of the first failure */
+    char first_error[BY_ERR_MSG_MAX]; /* message of the first failure */
 } by_load_result;
 
 enum { BY_LOAD_CONNECTIONS_MAX = 16384, BY_LOAD_REQUESTS_MAX = 100000000 };

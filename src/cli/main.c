@@ -51,23 +51,29 @@ static int check_environment(void) {
     return 0;
 }
 
+static bool is_help(const char *word) {
+    return strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 static int run_command(int argc, char **argv) {
     int bad = check_environment();
     if (bad) return bad;
     if (argc < 2) return usage(stderr);
     const char *name = argv[1];
-    bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
-    if (help && argc < 3) return usage(stdout);
+    bool help = is_help(name);
+    if (help && (argc < 3 || is_help(argv[2]))) return usage(stdout);
     if (strcmp(name, "--version") == 0) name = "version";
-    char *help_argv[] = {(char *)"--help"};
     if (help) name = argv[2];
+    if (help && argc > 3 && strcmp(name, "bench") != 0)
+        return fprintf(stderr, "bathyc help: '%s' is too much: want one command\n", argv[3]), 2;
+    char *help_argv[] = {argc > 3 ? argv[3] : (char *)"--help", (char *)"--help"}; /* bench has parts with flags of their own */
     char canon[64];
     snprintf(canon, sizeof canon, "%s", name);
     for (char *c = canon; *c; c++)
         if (*c == '-') *c = '_';
     for (int i = 0; i < N_COMMANDS; i++) {
         if (strcmp(canon, commands[i].name) != 0) continue;
-        return help ? commands[i].run(1, help_argv) : commands[i].run(argc - 2, argv + 2);
+        return help ? commands[i].run(argc > 3 ? 2 : 1, help_argv) : commands[i].run(argc - 2, argv + 2);
     }
     const char *names[N_COMMANDS];
     for (int i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
@@ -78,7 +84,9 @@ static int run_command(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    signal(SIGPIPE, SIG_IGN); /* a closed output is an error of one write, not the end of the process */
+    /* A reader that has gone (`bathyc ... | head`) ends a command silently, as it ends other programs. The server goes on. */
+    bool serves = argc > 1 && strcmp(argv[1], "serve") == 0;
+    signal(SIGPIPE, serves ? SIG_IGN : SIG_DFL);
     by_lost_pages_watch();
     int code = run_command(argc, argv);
     bool lost = ferror(stdout) != 0;

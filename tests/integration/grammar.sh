@@ -31,7 +31,9 @@ done
 "$program" grammar 2> /dev/null; [ $? = 2 ] || fail "wrong usage must exit with 2"
 printf '%s\n' '{"op":"case","id":"x","kind":"regex","grammar":"[a-z]+","tests":[{"tokens":[67,68]},{"tokens":[15]}],"repeat":2,"spec":2}' \
   '{"op":"case","id":"y","kind":"json_schema","grammar":{"type":"x"},"tests":[]}' 'nonsense' '{"op":"stats"}' '{"op":"quit"}' |
-  "$program" grammar-bench --model "$source/models/tiny" > "$dir/out" || fail "grammar-bench"
+  "$program" grammar-bench --model "$source/models/tiny" > "$dir/out"
+[ $? = 1 ] || fail "grammar-bench must exit with 1 after a line that is no request"
+printf '%s\n' '{"op":"stats"}' | "$program" grammar-bench --model "$source/models/tiny" > "$dir/good" || fail "grammar-bench"
 [ "$(wc -l < "$dir/out")" = 5 ] || fail "one line an answer"
 sed -n 1p "$dir/out" | grep -q '"op":"ready","engine":"bathyc"' || fail "ready line"
 sed -n 2p "$dir/out" | grep -q '"id":"x","ok":true' || fail "case"
