@@ -171,9 +171,9 @@ static by_status measure(const settings *s, const by_load_report_opts *report, i
     if (status == BY_OK) status = by_fd_write_all(STDOUT_FILENO, out.ptr, out.len, err);
     int64_t n_ok = 0;
     for (int64_t i = 0; i < result.n_records; i++) n_ok += result.records[i].error == BY_LOAD_NONE;
-    bool said = !s->json || !result.first_error[0]; /* the report for people has the reason already */
     if (status == BY_OK && n_ok == 0)
-        status = BY_FAIL(err, BY_EIO, "no request was answered%s%s", said ? "" : ": ", said ? "" : result.first_error);
+        status =
+            BY_FAIL(err, BY_EIO, "no request was answered%s%s", result.first_error[0] ? ": " : "", result.first_error);
     by_buf_deinit(&out);
     by_load_result_deinit(&result);
     return status;

@@ -293,7 +293,8 @@ by_status by_load_report_text(by_buf *out, by_load_result *r, const by_load_opts
             if (f.by_error[i]) by_buf_printf(out, "failed: %-14s %10lld\n", error_names[i], (long long)f.by_error[i]);
         for (int i = 0; i < 600; i++)
             if (f.by_status[i]) by_buf_printf(out, "failed: status %-7d %10lld\n", i, (long long)f.by_status[i]);
-        if (r->first_error[0]) by_buf_printf(out, "first failure: %s\n", r->first_error);
+        if (r->first_error[0] && f.n_ok) /* where nothing was answered, that is the command's error, and is told there */
+            by_buf_printf(out, "first failure: %s\n", r->first_error);
         status = by_buf_check(out, err);
     }
     free_figures(&f);

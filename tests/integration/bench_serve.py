@@ -18,6 +18,7 @@ import http_support
 
 PROGRAM, SOURCE = sys.argv[1], Path(sys.argv[2])
 FIRST, GAP, TOKENS = 0.06, 0.015, 8
+LONG = "a reason of many words " * 14 + "and its end"
 
 
 class Server(http.server.BaseHTTPRequestHandler):
@@ -72,7 +73,7 @@ class Server(http.server.BaseHTTPRequestHandler):
             turn = len(self.bodies) - 1
         kind = self.behaviour if isinstance(self.behaviour, str) else self.behaviour[turn % len(self.behaviour)]
         if kind == "busy":
-            return self.plain(429, {"error": {"message": "queue full"}}, [("Retry-After", "1")])
+            return self.plain(429, {"error": {"message": "queue full: " + LONG}}, [("Retry-After", "1")])
         if kind == "page":
             return self.plain(200, b"<html>")
         if kind == "away":
@@ -208,7 +209,8 @@ def faults_are_told_apart():
     d = report("-n", "20", "-c", "1", "--no-stream", behaviour="leave")
     assert d["completed"] == 20 and len(Server.connections) == 20, d["errors"]
     r = bench("-n", "2", code=1, behaviour="busy")
-    assert "queue full" in r.stderr and "status 429" in r.stdout
+    assert "queue full" in r.stderr and "status 429" in r.stdout and "queue full" not in r.stdout  # told once,
+    assert LONG in r.stderr  # and whole
     closed = socket.socket()
     closed.bind(("127.0.0.1", 0))
     r = bench("-n", "2", "--model", "m", code=1, url=f"http://127.0.0.1:{closed.getsockname()[1]}")
