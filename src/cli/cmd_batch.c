@@ -20,7 +20,7 @@
 #include "json/json_write.h"
 #include "service/service.h"
 
-enum { CALLS_MAX = 4096, LINES_AT_ONCE = 16, PROGRESS_MS = 250 };
+enum { CALLS_MAX = 4096, LINES_AT_ONCE = 16, PROGRESS_MS = 250, IDLE_MS = 1000 };
 
 static _Atomic int n_signals; /* the handler may run on a thread of the engine */
 static int wake_fd = -1;
@@ -388,6 +388,7 @@ static void close_all(batch *b) {
 
 static void print_stats(const batch *b) {
     by_buf text = {0};
+    by_engine_wait_idle(by_service_engine(b->service), IDLE_MS); /* the last step's figures come behind its tokens */
     by_engine_stats e = by_engine_stats_get(by_service_engine(b->service));
     by_batch_stats_write(&text, &b->stats, &e, (double)(by_clock_ns() - b->start_ns) * 1e-9);
     fputs(by_buf_z(&text), stderr);

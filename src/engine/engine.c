@@ -266,11 +266,11 @@ bool by_engine_wait_idle(by_engine *e, int64_t timeout_ms) {
         until.tv_nsec -= 1000000000;
     }
     pthread_mutex_lock(&e->lock);
-    while (e->n_inside > 0) {
+    while (e->n_inside > 0 || e->stale) {
         if (timeout_ms < 0) pthread_cond_wait(&e->idle, &e->lock);
         else if (pthread_cond_timedwait(&e->idle, &e->lock, &until) != 0) break;
     }
-    bool idle = e->n_inside == 0;
+    bool idle = e->n_inside == 0 && !e->stale;
     pthread_mutex_unlock(&e->lock);
     return idle;
 }

@@ -97,7 +97,7 @@ int64_t by_engine_max_context(const by_engine *e);
 
 /* No new requests from now on (BY_EBUSY); those inside go on. Returns at once. */
 void by_engine_drain(by_engine *e);
-/* Waits until no request is inside, at most timeout_ms (-1 = for ever). False after a timeout. */
+/* Waits until no request is inside and the statistics know of all, at most timeout_ms (-1 = for ever). False after a timeout. */
 bool by_engine_wait_idle(by_engine *e, int64_t timeout_ms);
 
 typedef enum by_choice_finish {

@@ -269,6 +269,7 @@ struct by_engine {
     int32_t n_inside, n_queued;           /* under lock; n_queued: submitted and not started */
     int32_t n_ended;                      /* choices that have ended, of requests inside (scheduler) */
     bool draining, stopping, poked;       /* under lock */
+    bool stale;                           /* a request has left that shared_stats do not know of (under lock) */
     by_job jobs[2];
     by_job *making;                       /* scheduler: the job that moves are queued on */
     uint64_t n_jobs;

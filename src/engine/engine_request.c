@@ -328,7 +328,7 @@ void by_request_leave(by_request *r) {
     pthread_mutex_lock(&e->lock);
     r->inside = false;
     e->n_inside--;
-    if (e->n_inside == 0) pthread_cond_broadcast(&e->idle);
+    e->stale = true; /* share_stats wakes those who wait for the last one */
     pthread_mutex_lock(&r->lock);
     bool released = r->released;
     pthread_mutex_unlock(&r->lock);

@@ -509,6 +509,8 @@ static void share_stats(by_engine *e) {
     s.decode_cpu_s = e->decode_cpu_s;
     s.n_decode_steps = e->n_decode_steps;
     e->shared_stats = s;
+    e->stale = false;
+    if (e->n_inside == 0) pthread_cond_broadcast(&e->idle);
     e->n_queued = s.sched.n_waiting + e->n_compiling;
     for (const by_request *r = e->incoming; r; r = r->next_new) e->n_queued++;
     pthread_mutex_unlock(&e->lock);
