@@ -181,6 +181,14 @@ static int32_t ask_device(by_engine *e, const by_job *job, by_sample_job *k, int
     return 1 + n_drafts;
 }
 
+/* No memory for draws: the host draws all, from the same words. */
+static by_status draw_near(by_job *job, bool *all, by_err *err) {
+    for (int32_t k = 0; k < job->n_samples; k++) job->samples[k].first_draw = -1;
+    *all = false;
+    *err = (by_err){0};
+    return BY_OK;
+}
+
 /* Lets the device draw what it can. *all: nobody has to look at the logits. */
 static by_status draw_far(by_engine *e, by_job *job, by_tensor logits, bool *all, by_err *err) {
     int32_t n = 0, most = 0;
@@ -190,7 +198,7 @@ static by_status draw_far(by_engine *e, by_job *job, by_tensor logits, bool *all
         most += 1 + job->rows[job->samples[k].row].n_drafts;
     }
     if (!*all) return BY_OK;
-    BY_TRY(by_spec_reserve(&e->spec, most, err));
+    if (by_spec_reserve(&e->spec, most, err) < 0) return draw_near(job, all, err); /* nothing but memory can be missing */
     for (int32_t i = 0; i < job->n_seqs; i++) *all = *all && !job->rows[i].all;
     for (int32_t k = 0; k < job->n_samples; k++) {
         by_sample_job *s = &job->samples[k];
@@ -200,7 +208,9 @@ static by_status draw_far(by_engine *e, by_job *job, by_tensor logits, bool *all
         else *all = false;
         n += got;
     }
-    BY_TRY(by_device_draw(e->dev, logits, e->spec.draws, n, e->spec.drawn, err));
+    by_status status = by_device_draw(e->dev, logits, e->spec.draws, n, e->spec.drawn, err);
+    if (status == BY_ENOMEM) return draw_near(job, all, err);
+    if (status < 0) return status;
     for (int32_t i = 0; i < n; i++) *all = *all && e->spec.drawn[i].id >= 0;
     return BY_OK;
 }

@@ -271,10 +271,13 @@ by_status by_mem_view(const void **ptr, by_mem *mem, size_t off, size_t n, by_er
         return BY_OK;
     }
     if (n > mem->view_bytes) {
+        size_t want = n > 2 * mem->view_bytes ? n : 2 * mem->view_bytes; /* by steps: a run's longest views come late */
+        want = want < mem->bytes ? want : mem->bytes;
         mem->dev->vt->host_free(mem->view);
-        mem->view = mem->dev->vt->host_alloc(n);
-        mem->view_bytes = mem->view ? n : 0;
-        if (!mem->view) return BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes for a view of device memory", n);
+        mem->view = mem->dev->vt->host_alloc(want);
+        mem->view_bytes = mem->view ? want : 0;
+        if (!mem->view) return BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes for a view of device memory", want);
+        mem->dev->view_allocs++;
     }
     *ptr = mem->view;
     return mem->dev->vt->read(mem->view, mem, off, n, err);
@@ -287,6 +290,7 @@ void by_mem_unview(by_mem *mem) {
 by_device_counts by_device_counts_get(const by_device *dev) {
     by_device_counts n = {0};
     if (dev->vt) dev->vt->counts(dev, &n);
+    n.n_allocs += dev->view_allocs;
     return n;
 }
 

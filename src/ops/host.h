@@ -51,6 +51,7 @@ struct by_device {
     by_mem *mems;
     void *scratch;
     size_t scratch_bytes;
+    uint64_t view_allocs; /* of by_mem.view: part of by_device_counts */
     bool open; /* guard: an operator or transfer runs */
     bool measures, measured; /* by_device_measure_begin: operators stop where they ask for scratch; one has done so */
     size_t most_scratch;     /* that was asked for */

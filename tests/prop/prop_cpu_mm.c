@@ -142,6 +142,22 @@ static void multiply(float *y, const by_mm_way *way, const by_mm_weight *w, cons
     free(scratch);
 }
 
+/* What is stored as bf16 is the fp32 result, rounded as everywhere else: denormals too. */
+static void check_bf16(const float *y, const by_mm_way *way, const by_mm_weight *w, const by_mm_rows *x, const char *what) {
+    void *scratch = aligned_alloc(64, (by_mm_scratch_bytes(kernels, w->k) + 63) / 64 * 64);
+    uint16_t *got = grab((size_t)(x->n * w->n) * 2);
+    assert_non_null(scratch);
+    by_mm_out out = {.y = (uint8_t *)got, .stride = w->n * 2, .bf16 = true};
+    by_mm_enter(kernels, scratch);
+    for (int64_t n = 0; x->n && n < w->n; n += 32) by_mm_block(way, w, n, n + 32 < w->n ? n + 32 : w->n, x, 0, x->n, &out, scratch);
+    by_mm_leave(kernels, scratch);
+    for (int64_t i = 0; i < x->n * w->n; i++)
+        if (got[i] != by_bf16_of_f32(y[i]))
+            fail_msg("%s, %s: result %lld, %.9g, is stored as %#x", by_isa_name(kernels->isa), what, (long long)i, (double)y[i], got[i]);
+    free(scratch);
+    free(got);
+}
+
 static double value_of(const input *x, int64_t m, int64_t k) {
     const uint8_t *p = x->data + m * x->stride;
     if (x->type == BY_MM_A8) return (double)by_e4m3_to_f32(p[k]) * (double)by_ue8m0_to_f32(p[x->k + k / 32]);
@@ -195,6 +211,7 @@ static void one_case(by_mm_type wt, by_mm_type xt, int64_t rows, int64_t n, int6
     char what[128];
     snprintf(what, sizeof what, "w %d x %d M %d N %d %s", wt, xt, (int)rows, (int)n, flavour_names[f]);
     check_close(whole, &w, &x, what);
+    check_bf16(whole, way, &w, &p, what);
     multiply(again, way, &w, &p, true); /* cut in N and M */
     if (bytes && memcmp(whole, again, bytes) != 0) fail_msg("%s %s k %d: cuts change bits", by_isa_name(kernels->isa), what, (int)k);
     int32_t *list = grab((size_t)rows * 4);
@@ -292,6 +309,38 @@ static void all_scales(void) {
             drop(&p);
         }
     }
+}
+
+/* Scales so small that the results are denormals. */
+static void all_denormal_results(void) {
+    for (int wt = 0; wt < 2; wt++) {
+        for (int64_t m = 1; m <= 40; m += 13) {
+            enum { N = 45, K = 128 };
+            by_mm_weight w = make_weight((by_mm_type)wt, N, K, PLAIN);
+            input x = make_input(BY_MM_A8, m, K, PLAIN);
+            const by_mm_way *way = by_mm_choose(kernels, w.type, BY_MM_A8);
+            int64_t n_scales = wt == BY_MM_FP4 ? (N - 1) * w.scale_stride + K / 32 : (N - 1) / 32 * w.scale_stride + K / 32, n_denormal = 0;
+            memset((uint8_t *)(uintptr_t)w.scale, 52, (size_t)n_scales);
+            for (int64_t r = 0; r < m; r++) memset(x.data + r * x.stride + K, 52, K / 32);
+            by_mm_rows p = pack(way, &x, NULL, m, 0);
+            float *y = grab((size_t)(m * N) * 4);
+            multiply(y, way, &w, &p, false);
+            check_close(y, &w, &x, "denormal results");
+            check_bf16(y, way, &w, &p, "denormal results");
+            for (int64_t i = 0; i < m * N; i++) n_denormal += fpclassify(y[i]) == FP_SUBNORMAL;
+            assert_true(2 * n_denormal > m * N);
+            free((void *)(uintptr_t)w.w);
+            free((void *)(uintptr_t)w.scale);
+            free(x.data);
+            drop(&p);
+            free(y);
+        }
+    }
+}
+
+static void denormal_results_are_kept(void **state) {
+    (void)state;
+    on_every_isa(all_denormal_results);
 }
 
 static void every_scale_byte_is_right(void **state) {
@@ -404,6 +453,7 @@ int main(void) {
     rng = by_test_rng(20261);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_agrees_with_double), cmocka_unit_test(extreme_scales_and_denormals_agree_too),
+        cmocka_unit_test(denormal_results_are_kept),
         cmocka_unit_test(every_scale_byte_is_right),      cmocka_unit_test(every_code_is_exact),
         cmocka_unit_test(nan_is_never_hidden),            cmocka_unit_test(bf16_output_rounds_once),
     };

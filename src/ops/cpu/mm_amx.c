@@ -283,7 +283,24 @@ static void write_results(const by_mm_tile *t, const work *w) {
     }
 }
 
-/* by_mm_way.put. The conversion turns denormals into zeros; the products leave none, only by_mm_wide can. */
+/* Two rows of 16 to bf16. The instruction turns denormals into zeros (the products leave none, only by_mm_wide can); put_rows keeps
+ * them, and so do operators that round later. */
+MM_INLINE __m256i round_by_integers(__m512i x) {
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(x, 16), _mm512_set1_epi32(1));
+    x = _mm512_add_epi32(x, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(x, 16));
+}
+MM_INLINE __m512i round_pair(__m512 a, __m512 b) {
+    const __m512i size = _mm512_set1_epi32(0x7fffffff), most = _mm512_set1_epi32(0x007fffff);
+    __m512i x = _mm512_castps_si512(a), y = _mm512_castps_si512(b), out = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+    uint32_t low = _mm512_cmple_epu32_mask(_mm512_and_si512(x, size), most);
+    uint32_t high = _mm512_cmple_epu32_mask(_mm512_and_si512(y, size), most);
+    if (!(low | high)) return out;
+    __m512i kept = _mm512_inserti64x4(_mm512_castsi256_si512(round_by_integers(x)), round_by_integers(y), 1);
+    return _mm512_mask_blend_epi16((__mmask32)(low | high << 16), out, kept);
+}
+
+/* by_mm_way.put. */
 static void put_rows_amx(const by_mm_out *out, int64_t n0, const float *y, int64_t m, int64_t n) {
     const __mmask32 columns = (__mmask32)(UINT32_MAX >> (BY_MM_ROWS - n));
     const by_mm_out o = *out;
@@ -291,7 +308,7 @@ static void put_rows_amx(const by_mm_out *out, int64_t n0, const float *y, int64
         uint8_t *to = o.y + (o.list ? o.list[i] : i) * o.stride;
         __m512 a = _mm512_loadu_ps(y), b = _mm512_loadu_ps(y + 16);
         if (o.bf16) {
-            _mm512_mask_storeu_epi16(to + n0 * 2, columns, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+            _mm512_mask_storeu_epi16(to + n0 * 2, columns, round_pair(a, b));
         } else {
             _mm512_mask_storeu_ps(to + n0 * 4, (__mmask16)columns, a);
             _mm512_mask_storeu_ps(to + n0 * 4 + 64, (__mmask16)(columns >> 16), b);

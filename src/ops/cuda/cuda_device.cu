@@ -8,7 +8,10 @@
 
 enum { STAGES = BY_CUDA_STAGES, STAGE_BYTES = 1 << 20, ANSWER_BYTES = 64 << 10 };
 
+/* Takes the error from the thread too: it would stay its last one, and every later launch would report it. Errors that leave the
+ * device unusable come again by themselves. */
 by_status by_cuda_fail(by_err *err, const char *what, cudaError_t rc) {
+    cudaGetLastError();
     by_status code = rc == cudaErrorMemoryAllocation ? BY_ENOMEM : BY_EDEVICE;
     return BY_FAIL(err, code, "cuda: %s: %s", what, cudaGetErrorString(rc));
 }
@@ -197,7 +200,9 @@ static void cuda_counts(const by_device *dev, by_device_counts *out) {
 
 static void *cuda_host_alloc(size_t n) {
     void *p = nullptr;
-    return cudaHostAlloc(&p, n, 0) == cudaSuccess ? p : nullptr;
+    if (cudaHostAlloc(&p, n, 0) == cudaSuccess) return p;
+    cudaGetLastError(); /* see by_cuda_fail */
+    return nullptr;
 }
 static void cuda_host_free(void *p) {
     if (p) cudaFreeHost(p);
@@ -226,7 +231,7 @@ static by_status open_state(by_cuda *c, const char **name, by_err *err) {
     BY_CUDA_TRY(err, cudaHostAlloc(reinterpret_cast<void **>(&c->flags_host), ANSWER_BYTES, 0));
     BY_CUDA_TRY(err, cudaMalloc(reinterpret_cast<void **>(&c->flags), 256));
     BY_CUDA_TRY(err, cudaMemsetAsync(c->flags, 0, 256, c->stream));
-    c->router_bytes = 16 << 20; /* 8192 rows of 512 experts; more take the plain kernel */
+    c->router_bytes = 16 << 20; /* 8192 rows of 512 experts; more go in slices */
     BY_CUDA_TRY(err, cudaMalloc(reinterpret_cast<void **>(&c->router), c->router_bytes));
     for (cudaEvent_t &e : c->staged) BY_CUDA_TRY(err, cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
     return by_cuda_scratch(c, 64 << 20, err);
