@@ -48,7 +48,7 @@ typedef enum by_api_error_kind { BY_API_BAD_JSON, BY_API_BAD_BODY, BY_API_REFUSE
 
 typedef struct by_api_error {
     by_api_error_kind kind;
-    int http_status;  /* 400 */
+    int http_status;  /* 400; server profile: 404 for an unknown model */
     by_str message;   /* in the arena */
     const char *code; /* "invalid_request_error", "context_length_exceeded" */
 } by_api_error;
@@ -153,6 +153,7 @@ typedef struct by_api_converted {
     const by_api_prompt *prompts;
     uint32_t n_prompts;
     by_str prompt; /* text of the first, which a stream echoes; for the others copy this struct and change it */
+    by_str prompt_logprobs; /* of its tokens, elements of a list of by_logprob_write; a server sets it before the stream begins */
     bool has_suffix, echo_prompt; /* a suffix makes it fill-in-the-middle: one prompt, a text */
     by_str suffix;
 } by_api_converted;

@@ -103,6 +103,29 @@ static by_status convert_logprobs(by_convert *cv, const by_json *v) {
     return BY_OK;
 }
 
+static by_status convert_echo(by_convert *cv, const by_json *v) {
+    cv->out->echo_prompt = by_given(v) && v->v.b;
+    if (cv->out->echo_prompt && cv->out->inference.logprobs && cv->out->has_suffix)
+        return BY_REFUSE(cv, BY_STR("echo with logprobs: not for a prompt with a suffix"));
+    return BY_OK;
+}
+
+/* 0 scores a prompt: echo and logprobs of it alone. */
+static by_status convert_max_tokens(by_convert *cv, const by_json *v) {
+    by_api_inference *inf = &cv->out->inference;
+    if (by_given(v) && v->v.i == 0) {
+        if (!cv->out->echo_prompt) return BY_REFUSE(cv, BY_STR("max_tokens: 0 is only possible with echo: true"));
+        inf->max_tokens = 0;
+        inf->has_max_tokens = true;
+        return BY_OK;
+    }
+    BY_TRY(by_set_max_tokens(cv, v, false));
+    if (inf->has_max_tokens) return BY_OK;
+    inf->has_max_tokens = true;
+    inf->max_tokens = DEFAULT_MAX_TOKENS;
+    return BY_OK;
+}
+
 by_status by_convert_completions(by_convert *cv, by_json *body) {
     by_json whole = *body;
     by_api_inference *inf = &cv->out->inference;
@@ -119,13 +142,8 @@ by_status by_convert_completions(by_convert *cv, by_json *body) {
     BY_TRY(by_set_temperature(cv, by_field(body, F_TEMPERATURE)));
     BY_TRY(by_set_top_p(cv, by_field(body, F_TOP_P)));
     BY_TRY(convert_logprobs(cv, by_field(body, F_LOGPROBS)));
-    BY_TRY(by_set_max_tokens(cv, by_field(body, F_MAX_TOKENS), false));
-    if (!inf->has_max_tokens) {
-        inf->has_max_tokens = true;
-        inf->max_tokens = DEFAULT_MAX_TOKENS;
-    }
+    BY_TRY(convert_echo(cv, by_field(body, F_ECHO)));
+    BY_TRY(convert_max_tokens(cv, by_field(body, F_MAX_TOKENS)));
     BY_TRY(by_set_seed(cv, by_field(body, F_SEED)));
-    BY_TRY(by_end_server_fields(cv, &whole));
-    cv->out->echo_prompt = by_given(by_field(body, F_ECHO)) && by_field(body, F_ECHO)->v.b;
-    return BY_OK;
+    return by_end_server_fields(cv, &whole);
 }

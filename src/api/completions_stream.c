@@ -4,16 +4,30 @@
 
 /* ---- log probabilities: the chat form of a token list -> four parallel lists ---- */
 
-static void put_alternatives(by_json_out *o, const by_json *top) {
+/* The alternatives of a token; it is one of them even where it is not among the most likely. Nothing is said of the first. */
+static void put_alternatives(by_json_out *o, const by_json *t) {
+    const by_json *top = by_json_get(t, "top_logprobs"), *logprob = by_json_get(t, "logprob");
+    by_str token = by_json_get(t, "token")->v.s;
+    bool listed = false;
+    if (logprob->type == BY_JSON_NULL) {
+        by_json_out_null(o);
+        return;
+    }
     by_json_out_object_begin(o);
     for (uint32_t i = 0; i < top->n; i++) {
-        by_json_out_key_str(o, by_json_get(&top->v.items[i], "token")->v.s);
+        by_str other = by_json_get(&top->v.items[i], "token")->v.s;
+        listed |= by_str_eq(other, token);
+        by_json_out_key_str(o, other);
         by_json_out_value(o, by_json_get(&top->v.items[i], "logprob"));
+    }
+    if (!listed) {
+        by_json_out_key_str(o, token);
+        by_json_out_value(o, logprob);
     }
     by_json_out_object_end(o);
 }
 
-/* list: what by_logprob_write wrote, without brackets. offset: of the first token, in bytes of the answer's text. */
+/* list: what by_logprob_write wrote, without brackets. offset: of the first token, in bytes of the text. */
 static void put_logprobs(by_buf *b, by_str list, size_t offset) {
     by_arena arena;
     by_arena_init(&arena, BY_MEM_JSON);
@@ -37,7 +51,7 @@ static void put_logprobs(by_buf *b, by_str list, size_t offset) {
                 if (k == 0) by_json_out_uint(&o, at);
                 else if (k == 1) by_json_out_value(&o, by_json_get(t, "logprob"));
                 else if (k == 2) by_json_out_value(&o, by_json_get(t, "token"));
-                else put_alternatives(&o, by_json_get(t, "top_logprobs"));
+                else put_alternatives(&o, t);
                 at += by_json_get(t, "bytes")->n;
             }
             by_json_out_array_end(&o);
@@ -108,7 +122,8 @@ static void begin(by_api_stream *s) {
     put_front(&s->out, s);
     s->head_len = s->out.len;
     if (!s->request->echo_prompt || s->request->prompt.len == 0) return;
-    put_choice(&s->out, s, s->request->prompt, BY_STR(""), 0, false);
+    put_choice(&s->out, s, s->request->prompt, s->request->prompt_logprobs, 0, false);
+    s->text_bytes = s->request->prompt.len;
     end_chunk(s, NULL);
 }
 
@@ -127,6 +142,25 @@ static void end(by_api_stream *s) {
     end_chunk(s, &s->end.usage);
 }
 
+/* The answer, behind the prompt where that is echoed. */
+static void put_whole_choice(by_buf *out, by_api_stream *s) {
+    by_str prompt = BY_STR(""), logprobs = by_buf_str(&s->whole.content_logprobs);
+    by_buf both = {0};
+    by_buf_clear(&s->scratch);
+    if (s->request->echo_prompt) {
+        prompt = s->request->prompt;
+        by_buf_push_str(&both, s->request->prompt_logprobs);
+        if (both.len && logprobs.len) by_buf_push_byte(&both, ',');
+    }
+    size_t offset = both.len ? 0 : prompt.len;
+    by_buf_push_str(&both, logprobs);
+    by_buf_push_str(&s->scratch, prompt);
+    by_buf_push_str(&s->scratch, by_buf_str(&s->whole.content));
+    put_choice(out, s, by_buf_str(&s->scratch), by_buf_str(&both), offset, s->ended);
+    if (s->scratch.failed || both.failed) out->failed = true;
+    by_buf_deinit(&both);
+}
+
 static void write_whole(by_api_stream *const *streams, size_t n, by_buf *out) {
     by_answer_usage sum = streams[0]->end.usage;
     bool ended = streams[0]->ended;
@@ -134,11 +168,7 @@ static void write_whole(by_api_stream *const *streams, size_t n, by_buf *out) {
     for (size_t i = 0; i < n; i++) {
         by_api_stream *s = streams[i];
         if (i) by_buf_push_byte(out, ',');
-        by_buf_clear(&s->scratch);
-        if (s->request->echo_prompt) by_buf_push_str(&s->scratch, s->request->prompt);
-        by_buf_push_str(&s->scratch, by_buf_str(&s->whole.content));
-        put_choice(out, s, by_buf_str(&s->scratch), by_buf_str(&s->whole.content_logprobs), 0, s->ended);
-        if (s->scratch.failed) out->failed = true;
+        put_whole_choice(out, s);
         if (i == 0) continue;
         sum.completion_tokens += s->end.usage.completion_tokens;
         if (s->request != streams[i - 1]->request) { /* another prompt */

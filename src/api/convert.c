@@ -178,7 +178,13 @@ static by_status refuse_model(by_convert *cv, by_str model, const by_api_model_n
     }
     by_str list;
     BY_TRY(by_join(cv, names, n, BY_STR(", "), &list));
-    return BY_REFUSE(cv, BY_STR("The supported API model names are "), list, BY_STR(", but you passed "), model, BY_STR("."));
+    by_status status =
+        BY_REFUSE(cv, BY_STR("The supported API model names are "), list, BY_STR(", but you passed "), model, BY_STR("."));
+    if (cv->opt->profile == BY_API_SERVER) { /* what the clients of OpenAI and Anthropic expect */
+        cv->error->http_status = 404;
+        cv->error->code = "model_not_found";
+    }
+    return status;
 }
 
 by_status by_check_model(by_convert *cv, by_str model) {

@@ -22,7 +22,7 @@ static const by_shape begin_shape = BY_SHAPE_STRUCT_OF(begin_fields);
 
 enum {
     E_TOP_K, E_MIN_P, E_REPETITION, E_PRESENCE, E_FREQUENCY, E_LOGIT_BIAS, E_SEED, E_MAX_TOKENS, E_MAX_COMPLETION_TOKENS,
-    E_BEST_OF, E_IGNORE_EOS, E_MIN_TOKENS, E_STOP_IDS, E_INCLUDE_STOP
+    E_BEST_OF, E_IGNORE_EOS, E_MIN_TOKENS, E_STOP_IDS, E_INCLUDE_STOP, E_PROMPT_LOGPROBS
 };
 static const by_shape stop_ids = BY_SHAPE_LIST_OF(&by_shape_u32);
 static const by_shape_field end_fields[] = {
@@ -40,6 +40,7 @@ static const by_shape_field end_fields[] = {
     [E_MIN_TOKENS] = {"min_tokens", &by_shape_u32, BY_FIELD_OPTIONAL},
     [E_STOP_IDS] = {"stop_token_ids", &stop_ids, BY_FIELD_OPTIONAL},
     [E_INCLUDE_STOP] = {"include_stop_str_in_output", &by_shape_bool, BY_FIELD_OPTIONAL},
+    [E_PROMPT_LOGPROBS] = {"prompt_logprobs", &by_shape_any, BY_FIELD_OPTIONAL},
 };
 static const by_shape end_shape = BY_SHAPE_STRUCT_OF(end_fields);
 
@@ -192,6 +193,8 @@ by_status by_end_server_fields(by_convert *cv, const by_json *body) {
     by_json extra = *body;
     by_api_inference *inf = &cv->out->inference;
     BY_TRY(by_check_body(cv, &extra, &end_shape));
+    if (by_given(by_field(&extra, E_PROMPT_LOGPROBS)))
+        return BY_REFUSE(cv, BY_STR("prompt_logprobs: not offered here; Completions with echo and logprobs tell those of the prompt"));
     BY_TRY(set_top_k(cv, by_field(&extra, E_TOP_K)));
     BY_TRY(set_min_p(cv, by_field(&extra, E_MIN_P)));
     BY_TRY(set_repetition(cv, by_field(&extra, E_REPETITION)));

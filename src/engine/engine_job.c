@@ -157,6 +157,7 @@ static by_status prompt_rows(by_engine *e, const by_job_row *r, const float *log
         const float *row = logits + (int64_t)(r->logits + i) * V;
         BY_TRY(by_sample_dist_make(&d, row, V, reports_plain ? &plain : &o->sampling.law, e->spec.scratch, err));
         q->request->prompt_logprobs[r->first + i] = by_sample_dist_logprob(&d, q->tokens[r->first + i + 1]);
+        if (o->n_prompt_top) by_sample_dist_top(q->request->prompt_tops + (r->first + i) * o->n_prompt_top, o->n_prompt_top, &d);
     }
     return BY_OK;
 }

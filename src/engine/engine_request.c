@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "engine/engine_impl.h"
 
-enum { QUEUE_DEFAULT = 256, CHOICES_MAX = 64 };
+enum { QUEUE_DEFAULT = 256, CHOICES_MAX = 64, PROMPT_TOP_MAX = 20 };
 
 by_request_opts by_request_opts_default(void) {
     return (by_request_opts){.max_tokens = 16, .sampling = by_sample_params_default(), .n = 1, .best_of = 1};
@@ -35,6 +35,7 @@ static void free_request(by_request *r) {
     by_free(r->ring);
     by_free(r->tops);
     by_free(r->prompt_logprobs);
+    by_free(r->prompt_tops);
     by_free((void *)(uintptr_t)r->opts.sampling.bias);
     by_free((void *)(uintptr_t)r->opts.sampling.banned);
     by_free((void *)(uintptr_t)r->opts.sampling.stop_ids);
@@ -120,6 +121,9 @@ static by_status check(const by_engine *e, const by_request_opts *o, by_err *err
         return BY_FAIL(err, BY_EINVAL, "best_of: %d is more than the engine runs at once", o->best_of);
     if (o->n_top < 0 || o->n_top > BY_SAMPLE_TOP_LOGPROBS_MAX || o->n_top > c->vocab_size)
         return BY_FAIL(err, BY_EINVAL, "top_logprobs: %d is outside 0..%d", o->n_top, BY_SAMPLE_TOP_LOGPROBS_MAX);
+    if (o->n_prompt_top < 0 || o->n_prompt_top > PROMPT_TOP_MAX || o->n_prompt_top > c->vocab_size ||
+        (o->n_prompt_top && !o->prompt_logprobs))
+        return BY_FAIL(err, BY_EINVAL, "n_prompt_top: %d is outside 0..%d, or without prompt_logprobs", o->n_prompt_top, PROMPT_TOP_MAX);
     if (o->queue_cap < 0 || o->queue_cap > 1 << 20) return BY_FAIL(err, BY_EINVAL, "queue_cap: %d", o->queue_cap);
     BY_TRY(by_engine_grammar_check(e, o->grammar, err));
     return by_sample_params_check(&o->sampling, c->vocab_size, err);
@@ -146,7 +150,9 @@ static by_status build(by_engine *e, by_request *r, const by_request_opts *o, by
     r->seqs = by_alloc_zero(BY_MEM_REQUEST, (size_t)o->best_of * sizeof *r->seqs);
     if (o->best_of > o->n) r->held = by_alloc_zero(BY_MEM_REQUEST, (size_t)o->best_of * sizeof *r->held);
     if (o->prompt_logprobs) r->prompt_logprobs = by_alloc_zero(BY_MEM_REQUEST, (size_t)o->n_tokens * 4);
-    ok = ok && r->ring && (r->tops || !o->n_top) && r->seqs && (r->held || o->best_of == o->n) &&
+    size_t n_tops = (size_t)o->n_tokens * (size_t)o->n_prompt_top;
+    if (n_tops) r->prompt_tops = by_alloc_zero(BY_MEM_REQUEST, n_tops * sizeof *r->prompt_tops);
+    ok = ok && (r->prompt_tops || !o->n_prompt_top) && r->ring && (r->tops || !o->n_top) && r->seqs && (r->held || o->best_of == o->n) &&
          (r->prompt_logprobs || !o->prompt_logprobs);
     for (int32_t i = 0; ok && i < o->best_of; i++) ok = make_seq(r, i, o->tokens, n_max);
     return ok ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for a request of %d tokens", o->n_tokens);
@@ -354,3 +360,5 @@ const float *by_request_prompt_logprobs(by_request *r, int32_t *n) {
     *n = r->prompt_logprobs ? r->opts.n_tokens - 1 : 0;
     return r->prompt_logprobs;
 }
+
+const by_sample_top *by_request_prompt_tops(by_request *r) { return r->prompt_tops; }

@@ -95,7 +95,8 @@ static bool check_model(by_task *t, const by_json *model) {
     if (!model || model->type == BY_JSON_NULL) return true;
     for (uint32_t i = 0; i < n && model->type == BY_JSON_STRING; i++)
         if (by_str_eq(names[i].name, model->v.s)) return true;
-    refuse(t, 400, NULL, "model: want a name of /v1/models");
+    bool unknown = model->type == BY_JSON_STRING;
+    refuse(t, unknown ? 404 : 400, unknown ? "model_not_found" : NULL, "model: want a name of /v1/models");
     return false;
 }
 

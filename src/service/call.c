@@ -1,15 +1,20 @@
 /* call.c - one request body: conversion, prompts, engine requests, and the way of the tokens into the API's streams. */
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/alloc.h"
 #include "json/json_write.h"
+#include "recipe/logprob_json.h"
 #include "recipe/prompt.h"
 #include "service/service.h"
 #include "service/service_grammar.h"
 #include "service/service_impl.h"
 
-enum { TOP_MAX = 20 }; /* alternatives that the APIs allow */
+enum {
+    TOP_MAX = 20,             /* alternatives that the APIs allow */
+    SCORED_TOKENS_MAX = 32768 /* of a prompt with echo and logprobs: each takes 2 KiB and more on its way into the answer */
+};
 
 /* One prompt of a call. */
 typedef struct {
@@ -153,8 +158,12 @@ static by_status make_prompt(by_call *c, uint32_t i, by_recipe_prompt *scratch, 
     return encode(c, l, scratch, err);
 }
 
+static bool scores_prompt(const by_call *c) { return c->converted.echo_prompt && c->converted.inference.logprobs; }
+
 static by_status resolve(by_call *c, lane *l, by_err *err) {
     by_api_error error = {0};
+    if (scores_prompt(c) && l->n_ids > SCORED_TOKENS_MAX)
+        return BY_FAIL(err, BY_EINVAL, "echo with logprobs: the prompt has %zu tokens; at most %d", l->n_ids, (int)SCORED_TOKENS_MAX);
     by_status status = by_api_resolve_max_tokens(&l->max_tokens, &error, &c->arena, l->converted, &c->service->api, l->n_ids,
                                                  (uint64_t)by_service_max_context(c->service), err);
     return status == BY_EINVAL ? fail_request(c, &error) : status;
@@ -237,6 +246,8 @@ static by_status submit(by_call *c, lane *l, by_err *err) {
     q.n = (int32_t)inf->n;
     q.best_of = (int32_t)inf->best_of;
     q.n_top = inf->logprobs && inf->has_top_logprobs ? (int32_t)inf->top_logprobs : 0;
+    q.prompt_logprobs = scores_prompt(c);
+    q.n_prompt_top = q.prompt_logprobs ? q.n_top : 0;
     q.plain_logprobs = inf->logprobs || inf->best_of > inf->n;
     q.priority = c->opts.priority;
     q.deadline_ms = c->opts.deadline_ms;
@@ -338,16 +349,43 @@ static void give_up(by_call *c) {
         if (c->streams[i]) by_api_stream_close(c->streams[i]);
 }
 
+/* What JSON can say; a removed token has minus infinity. */
+static float finite_logprob(float v) { return v < BY_SAMPLE_LOGPROB_FLOOR ? BY_SAMPLE_LOGPROB_FLOOR : v; }
+
+/* Log-probabilities of the tokens that are echoed: those of the prompt, without a begin token that was put in front of a text.
+ * As in OpenAI's API nothing is said of the first. */
+static by_status score_prompt(by_call *c, lane *l, by_err *err) {
+    const by_sample_top *tops;
+    const float *lps = by_source_prompt_logprobs(c->service, l->request, &tops);
+    const by_tok *tok = by_service_tok(c->service);
+    size_t n_top = c->converted.inference.top_logprobs, first = c->converted.prompts[l - c->lanes].n_ids ? 0 : 1;
+    by_buf b = {0};
+    for (size_t i = first; i < l->n_ids; i++) {
+        by_top_logprob top[TOP_MAX];
+        by_logprob lp = {.logprob = NAN, .top = top};
+        if (lps && i > first) {
+            lp.logprob = finite_logprob(lps[i - 1]);
+            for (lp.n_top = 0; tops && lp.n_top < n_top; lp.n_top++) {
+                const by_sample_top *t = &tops[(i - 1) * n_top + lp.n_top];
+                top[lp.n_top] = (by_top_logprob){.id = t->id, .logprob = finite_logprob(t->logprob)};
+            }
+        }
+        if (i > first) by_buf_push_byte(&b, ',');
+        by_logprob_write(&b, tok, l->ids[i], &lp);
+    }
+    l->converted->prompt_logprobs = b.failed ? (by_str){0} : by_arena_dup(&c->arena, by_buf_str(&b));
+    by_buf_deinit(&b);
+    return l->converted->prompt_logprobs.ptr ? BY_OK : no_memory(err);
+}
+
 static by_status tell_ready(by_call *c, lane *l, by_err *err) {
     l->ready = true;
+    if (scores_prompt(c)) BY_TRY(score_prompt(c, l, err));
     by_request_info info = by_source_info(c->service, l->request);
     for (uint32_t k = 0; k < c->n; k++)
         BY_TRY(by_api_stream_ready(l->streams[k], (uint64_t)info.n_prompt, (uint64_t)info.n_cached, NULL, err));
     return BY_OK;
 }
-
-/* What JSON can say; a removed token has minus infinity. */
-static float finite_logprob(float v) { return v < BY_SAMPLE_LOGPROB_FLOOR ? BY_SAMPLE_LOGPROB_FLOOR : v; }
 
 static by_status feed(by_call *c, lane *l, const by_event *ev, by_err *err) {
     by_api_stream *s = l->streams[ev->choice];
@@ -355,8 +393,9 @@ static by_status feed(by_call *c, lane *l, const by_event *ev, by_err *err) {
     by_logprob lp = {.logprob = finite_logprob(ev->logprob), .top = top, .n_top = (size_t)(ev->n_top < TOP_MAX ? ev->n_top : TOP_MAX)};
     for (size_t i = 0; i < lp.n_top; i++)
         top[i] = (by_top_logprob){.id = ev->top[i].id, .logprob = finite_logprob(ev->top[i].logprob)};
-    bool with = c->converted.inference.logprobs;
-    if (ev->token >= 0) BY_TRY(by_api_stream_tokens(s, &ev->token, 1, with ? &lp : NULL, with, err));
+    const by_api_inference *inf = &c->converted.inference;
+    bool with = inf->logprobs, scored_only = inf->has_max_tokens && inf->max_tokens == 0;
+    if (ev->token >= 0 && !scored_only) BY_TRY(by_api_stream_tokens(s, &ev->token, 1, with ? &lp : NULL, with, err));
     if (by_api_stream_finished(s)) { /* the parser has found a stop string */
         l->n_open--;
         if (ev->finish == BY_CHOICE_RUNNING) by_source_abort(c->service, l->request, ev->choice, true);
@@ -367,7 +406,7 @@ static by_status feed(by_call *c, lane *l, const by_event *ev, by_err *err) {
     case BY_CHOICE_STOP:
     case BY_CHOICE_LENGTH:
         l->n_open--;
-        return by_api_stream_finish(s, ev->finish == BY_CHOICE_STOP ? BY_REASON_STOP : BY_REASON_LENGTH, err);
+        return by_api_stream_finish(s, ev->finish == BY_CHOICE_STOP && !scored_only ? BY_REASON_STOP : BY_REASON_LENGTH, err);
     case BY_CHOICE_CANCELLED:
         if (c->opts.deadline_ms > 0)
             return BY_FAIL(err, BY_ETIMEOUT, "not finished within %lld ms", (long long)c->opts.deadline_ms);

@@ -49,6 +49,12 @@ static inline by_request_info by_source_info(by_service *s, by_request *r) {
 static inline by_status by_source_error(by_service *s, by_request *r, by_err *err) {
     return s->null ? BY_FAIL(err, BY_EINTERNAL, "the null backend does not fail") : by_request_error(r, err);
 }
+/* The null backend knows none: NULL. */
+static inline const float *by_source_prompt_logprobs(by_service *s, by_request *r, const by_sample_top **tops) {
+    int32_t n;
+    *tops = s->null ? NULL : by_request_prompt_tops(r);
+    return s->null ? NULL : by_request_prompt_logprobs(r, &n);
+}
 /* The id that ends an answer. */
 int32_t by_service_eos(const by_service *s);
 

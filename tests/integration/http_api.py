@@ -503,7 +503,7 @@ def models_and_tokens():
     equal([(m["id"], m["max_model_len"]) for m in data], [("DeepSeek-V4.1-Flash", 1024), ("tiny", 1024)])
     equal(server.json("GET", "/v1/models/tiny")["id"], "tiny")
     equal(server.json("GET", "/v1/models/none%2Fsuch", want=404)["error"]["code"], "model_not_found")
-    e = post("/v1/chat/completions", {**chat(), "model": "gpt"}, 400)
+    e = post("/v1/chat/completions", {**chat(), "model": "gpt"}, 404)
     equal("DeepSeek-V4.1-Flash" in e["error"]["message"], True)
     a, b = post("/tokenize", {"prompt": "Héllo </think>"}), post("/tokenize", {"prompt": "Héllo </think>", "add_special_tokens": False})
     equal((a["count"], a["tokens"], a["max_model_len"]), (len(a["tokens"]), [0] + b["tokens"], 1024))
@@ -552,7 +552,9 @@ def served_names_are_taken_everywhere():
             a = s.json("POST", path, {"model": name, **body})
             equal(a.get("model", name), name, path)
         for name in ("tiny", "DeepSeek-V4.1-Flash", "First/one", ""):
-            equal("model" in s.json("POST", path, {"model": name, **body}, want=400)["error"]["message"].lower(), True, (path, name))
+            e = s.json("POST", path, {"model": name, **body}, want=404)["error"]
+            equal(("model" in e["message"].lower(), e["type"] if "messages" in path[4:] else e["code"]),
+                  (True, "not_found_error" if "messages" in path[4:] else "model_not_found"), (path, name))
         if path == "/tokenize":
             equal(s.json("POST", path, {"model": None, **body}), s.json("POST", path, body))
     s.stop()

@@ -202,7 +202,7 @@ def openai_batches_of_every_endpoint():
         equal("17 + 25 = 42." in text or endpoint == "/v1/completions", True, text)
         errors = {r["custom_id"]: r for r in map(json.loads, oai.files.content(b.error_file_id).text.splitlines())}
         equal(set(errors), {"model", "url", "get", "body"})
-        equal((errors["model"]["response"]["status_code"], errors["model"]["error"]), (400, None))
+        equal((errors["model"]["response"]["status_code"], errors["model"]["error"]), (404, None))
         for name in ("url", "get", "body"):
             equal((errors[name]["response"], errors[name]["error"]["code"]), (None, "invalid_line"))
         equal((oai.files.retrieve(b.output_file_id).purpose, oai.files.retrieve(b.error_file_id).purpose), ("batch_output", "batch_output"))
@@ -240,6 +240,7 @@ def openai_errors():
     for call, kind in [(lambda: wrong.models.list(), openai.AuthenticationError),
                        (lambda: oai.chat.completions.create(model="tiny", messages=[]), openai.BadRequestError),
                        (lambda: oai.chat.completions.create(model="tiny", messages=SUM, temperature=9), openai.BadRequestError),
+                       (lambda: oai.chat.completions.create(model="none", messages=SUM), openai.NotFoundError),
                        (lambda: oai.models.retrieve("none"), openai.NotFoundError)]:
         try:
             call()

@@ -95,7 +95,7 @@ def texts_and_state():
         call("GET", path)
     for path in ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/v1/messages/count_tokens", "/tokenize", "/detokenize"):
         call("POST", path, b"{", 400)
-        call("POST", path, {"model": "none"}, 400)
+        call("POST", path, {"model": "none"}, 404 if path in ("/v1/responses", "/detokenize") else 400)  # the others lack a field
 
 
 def no_operation_is_left_out():

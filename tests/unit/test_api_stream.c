@@ -162,8 +162,21 @@ static void completions_have_lists_of_log_probabilities(void **state) {
     by_buf b = {0};
     assert_int_equal(by_api_stream_write_whole(s, &b, NULL), BY_OK);
     assert_non_null(strstr(by_buf_z(&b), "\"text\":\"xy\",\"logprobs\":{\"text_offset\":[0,1],\"token_logprobs\":[-0.5,-2.0],"
-                                         "\"tokens\":[\"x\",\"y\"],\"top_logprobs\":[{\"x\":-0.5,\"y\":-1.25},{\"x\":-0.5}]}"));
+                                         "\"tokens\":[\"x\",\"y\"],\"top_logprobs\":[{\"x\":-0.5,\"y\":-1.25},{\"x\":-0.5,\"y\":-2.0}]}"));
     assert_non_null(strstr(by_buf_z(&events), "\"text\":\"y\",\"logprobs\":{\"text_offset\":[1],\"token_logprobs\":[-2.0],"));
+    by_api_stream_destroy(s);
+    r.prompt = BY_STR("ab"); /* an echo in front, with log probabilities of its own */
+    r.echo_prompt = true;
+    r.prompt_logprobs = BY_STR("{\"token\":\"ab\",\"logprob\":null,\"bytes\":[97,98],\"top_logprobs\":[]}");
+    s = open_stream(&r, (by_api_stream_opts){.keep_whole = true, .answer = {.tok = tok, .server = true}});
+    assert_int_equal(by_api_stream_tokens(s, ids, 1, lps, 1, NULL), BY_OK);
+    finish(s);
+    by_buf_clear(&b);
+    assert_int_equal(by_api_stream_write_whole(s, &b, NULL), BY_OK);
+    assert_non_null(strstr(by_buf_z(&b), "\"text\":\"abx\",\"logprobs\":{\"text_offset\":[0,2],\"token_logprobs\":[null,-0.5],"
+                                         "\"tokens\":[\"ab\",\"x\"],\"top_logprobs\":[null,{\"x\":-0.5,\"y\":-1.25}]}"));
+    assert_non_null(strstr(by_buf_z(&events), "\"text\":\"ab\",\"logprobs\":{\"text_offset\":[0],\"token_logprobs\":[null],"));
+    assert_non_null(strstr(by_buf_z(&events), "\"text\":\"x\",\"logprobs\":{\"text_offset\":[2],\"token_logprobs\":[-0.5],"));
     by_buf_deinit(&b);
     by_api_stream_destroy(s);
     by_tok_destroy(tok);

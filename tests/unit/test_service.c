@@ -289,6 +289,96 @@ static void log_probabilities_are_those_of_a_distribution(void **state) {
     }
 }
 
+/* lists: of a choice's logprobs, all as long as its tokens. */
+static const by_json *lists_of(const answer *a, const char *key) {
+    if (!a->whole) fail_msg("no answer: %s", a->problem.message);
+    return by_json_get(by_json_get(by_json_at(by_json_get(a->whole, "choices"), 0), "logprobs"), key);
+}
+
+/* The echo of a prompt has its tokens' log-probabilities: what the model says of them when it is asked to go on from in front
+ * of each, which a second way tells. */
+static void an_echoed_prompt_is_scored(void **state) {
+    (void)state;
+    static const int ids[] = {5, 40, 900, 41, 77};
+    answer a = run(service, BY_API_COMPLETIONS,
+                   "{\"model\":\"m\",\"prompt\":[5,40,900,41,77],\"echo\":true,\"logprobs\":2,\"temperature\":0,\"max_tokens\":0}", false);
+    const by_json *tokens = lists_of(&a, "tokens"), *lps = lists_of(&a, "token_logprobs"), *tops = lists_of(&a, "top_logprobs");
+    const by_json *offsets = lists_of(&a, "text_offset");
+    assert_int_equal(tokens->n, 5);
+    assert_int_equal(lps->v.items[0].type, BY_JSON_NULL);
+    assert_int_equal(tops->v.items[0].type, BY_JSON_NULL);
+    assert_int_equal(a.usage.completion_tokens, 0);
+    assert_string_equal(text_of(by_json_get(by_json_at(by_json_get(a.whole, "choices"), 0), "finish_reason")), "\"length\"");
+    int64_t at = 0;
+    uint32_t n_compared = 0;
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_int_equal(offsets->v.items[i].v.i, at);
+        at += (int64_t)by_tok_bytes(by_service_tok(service), ids[i]).len;
+        if (i == 0) continue;
+        const by_json *mine = &tops->v.items[i], *own = NULL;
+        for (uint32_t k = 0; k < mine->n; k++)
+            if (by_str_eq(mine->v.members[k].key, tokens->v.items[i].v.s)) own = &mine->v.members[k].value;
+        assert_non_null(own);
+        assert_true(by_json_number(own) == by_json_number(&lps->v.items[i]));
+        if (memmem(mine->v.members[0].key.ptr, mine->v.members[0].key.len, "｜", 3)) continue; /* the answer drops it, and its entry */
+        n_compared++;
+        by_buf b = {0};
+        by_buf_push_z(&b, "{\"model\":\"m\",\"max_tokens\":6,\"logprobs\":2,\"temperature\":0,\"prompt\":[");
+        for (uint32_t k = 0; k < i; k++) by_buf_printf(&b, "%s%d", k ? "," : "", ids[k]);
+        by_buf_push_z(&b, "]}");
+        answer next = run(service, BY_API_COMPLETIONS, by_test_keep(&arena, &b), false);
+        const by_json *best = by_json_at(lists_of(&next, "top_logprobs"), 0);
+        for (uint32_t k = 0; k < 2; k++) {
+            assert_true(by_str_eq(best->v.members[k].key, mine->v.members[k].key));
+            double d = by_json_number(&best->v.members[k].value) - by_json_number(&mine->v.members[k].value);
+            assert_true(fabs(d) < 1e-3);
+        }
+    }
+    assert_true(n_compared > 1);
+}
+
+/* A text: its begin token is not echoed. Streamed chunks say the same as the whole, and offsets go on behind the prompt. */
+static void offsets_count_the_echo(void **state) {
+    (void)state;
+    const char *body = "{\"model\":\"m\",\"prompt\":\"river stone\",\"echo\":true,\"logprobs\":1,\"max_tokens\":3,\"min_tokens\":3,"
+                       "\"temperature\":0}";
+    answer a = run(service, BY_API_COMPLETIONS, body, false);
+    const by_json *tokens = lists_of(&a, "tokens"), *offsets = lists_of(&a, "text_offset"), *lps = lists_of(&a, "token_logprobs");
+    assert_int_equal(tokens->n, offsets->n);
+    assert_int_equal(offsets->v.items[0].v.i, 0);
+    by_tok_ids ids = {0};
+    check(by_tok_encode(by_service_tok(service), NULL, BY_STR("river stone"), BY_TOK_PLAIN, &ids, &err));
+    assert_true(tokens->n > ids.n);
+    assert_int_equal(offsets->v.items[ids.n].v.i, 11);
+    by_tok_ids_deinit(&ids);
+    for (uint32_t i = 1; i < lps->n; i++) assert_true(by_json_number(&lps->v.items[i]) < 0);
+    a = run(service, BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"max_tokens\":0}", false);
+    assert_non_null(strstr(a.problem.message, "max_tokens: 0"));
+    a = run(service, BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"prompt_logprobs\":1}", false);
+    assert_non_null(strstr(a.problem.message, "prompt_logprobs"));
+    a = run(service, BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"suffix\":\"b\",\"echo\":true,\"logprobs\":1}", false);
+    assert_non_null(strstr(a.problem.message, "echo with logprobs"));
+}
+
+/* OpenAI: up to k + 1 entries. */
+static void a_sampled_token_is_among_its_alternatives(void **state) {
+    (void)state;
+    answer a = run(service, BY_API_COMPLETIONS,
+                   "{\"model\":\"m\",\"prompt\":\"river\",\"logprobs\":1,\"temperature\":2,\"seed\":5,\"max_tokens\":20,\"ignore_eos\":true}",
+                   false);
+    const by_json *tokens = lists_of(&a, "tokens"), *tops = lists_of(&a, "top_logprobs");
+    uint32_t n_two = 0;
+    for (uint32_t i = 0; i < tokens->n; i++) {
+        const by_json *t = &tops->v.items[i];
+        assert_true(t->n == 1 || t->n == 2);
+        n_two += t->n == 2;
+        bool found = false;
+        for (uint32_t k = 0; k < t->n; k++) found |= by_str_eq(t->v.members[k].key, tokens->v.items[i].v.s);
+        assert_true(found);
+    }
+    assert_true(n_two > 0);
+}
+
 static void a_stop_string_ends_the_text_in_front_of_it(void **state) {
     (void)state;
     answer a = run(service, BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"river\",\"temperature\":0,\"max_tokens\":40}", false);
@@ -336,7 +426,11 @@ static void refusals_name_what_is_wrong(void **state) {
     } rows[] = {
         {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"max_tokens\":3200}", "context_length_exceeded", "3200"},
         {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[5376]}", "invalid_request_error", "prompt[0]: 5376"},
-        {BY_API_COMPLETIONS, "{\"model\":\"x\",\"prompt\":\"a\"}", "invalid_request_error", "m"},
+        {BY_API_COMPLETIONS, "{\"model\":\"x\",\"prompt\":\"a\"}", "model_not_found", "names are m, but you passed x."},
+        {BY_API_CHAT, "{\"model\":\"x\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "model_not_found", "you passed x."},
+        {BY_API_RESPONSES, "{\"model\":\"x\",\"input\":\"a\"}", "model_not_found", "you passed x."},
+        {BY_API_MESSAGES, "{\"model\":\"x\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+         "model_not_found", "you passed x."},
         {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"n\":100}", "invalid_request_error", "best_of"},
         {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"n\":3,\"best_of\":2}", "invalid_request_error", "best_of"},
         {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"stop_token_ids\":[5376]}", "invalid_request_error", "stop_token_ids"},
@@ -347,7 +441,8 @@ static void refusals_name_what_is_wrong(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         answer a = run(service, rows[i].api, rows[i].body, false);
         if (a.whole) fail_msg("row %zu has an answer", i);
-        if (a.problem.http_status != 400 || strcmp(a.problem.code, rows[i].code) != 0 || !strstr(a.problem.message, rows[i].words))
+        int status = strcmp(rows[i].code, "model_not_found") == 0 ? 404 : 400;
+        if (a.problem.http_status != status || strcmp(a.problem.code, rows[i].code) != 0 || !strstr(a.problem.message, rows[i].words))
             fail_msg("row %zu: %d, %s, %s", i, a.problem.http_status, a.problem.code, a.problem.message);
     }
 }
@@ -438,6 +533,9 @@ int main(void) {
         cmocka_unit_test(strangers_change_nothing),
         cmocka_unit_test(choices_have_seeds_of_their_own),
         cmocka_unit_test(log_probabilities_are_those_of_a_distribution),
+        cmocka_unit_test(an_echoed_prompt_is_scored),
+        cmocka_unit_test(offsets_count_the_echo),
+        cmocka_unit_test(a_sampled_token_is_among_its_alternatives),
         cmocka_unit_test(a_stop_string_ends_the_text_in_front_of_it),
         cmocka_unit_test(end_rules_of_a_request),
         cmocka_unit_test(refusals_name_what_is_wrong),
