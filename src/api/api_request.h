@@ -92,7 +92,7 @@ typedef struct by_api_inference {
     uint32_t max_tokens;
     uint32_t top_logprobs; /* 0..20 */
     float temperature, top_p;
-    uint64_t seed; /* below 2^63 */
+    uint64_t seed; /* below 2^63; server profile: negative ones by two's complement */
     by_api_constraint constraint;
 
     uint32_t n;                                 /* 1..128 */

@@ -4,6 +4,7 @@
 
 enum { PROMPTS_MAX = 1024, DEFAULT_MAX_TOKENS = 16 };
 
+static const by_shape max_tokens = {.kind = BY_SHAPE_U32, .range = "from 0"};
 static const by_shape stop = BY_SHAPE_STRING_OR_LIST_OF(&by_shape_string);
 static const by_shape_field stream_options_fields[] = {{"include_usage", &by_shape_bool, BY_FIELD_OPTIONAL},
                                                       {"continuous_usage_stats", &by_shape_any, BY_FIELD_OPTIONAL}};
@@ -17,18 +18,18 @@ static const by_shape_field body_fields[] = {
     [F_MODEL] = {"model", &by_shape_string, BY_FIELD_REQUIRED},
     [F_PROMPT] = {"prompt", &by_shape_any, BY_FIELD_REQUIRED},
     [F_SUFFIX] = {"suffix", &by_shape_string, BY_FIELD_OPTIONAL},
-    [F_MAX_TOKENS] = {"max_tokens", &by_shape_u32, BY_FIELD_OPTIONAL},
+    [F_MAX_TOKENS] = {"max_tokens", &max_tokens, BY_FIELD_OPTIONAL},
     [F_TEMPERATURE] = {"temperature", &by_shape_f32, BY_FIELD_OPTIONAL},
     [F_TOP_P] = {"top_p", &by_shape_f32, BY_FIELD_OPTIONAL},
-    [F_N] = {"n", &by_shape_u8, BY_FIELD_OPTIONAL},
+    [F_N] = {"n", &by_shape_n, BY_FIELD_OPTIONAL},
     [F_STREAM] = {"stream", &by_shape_bool, BY_FIELD_OPTIONAL},
     [F_STREAM_OPTIONS] = {"stream_options", &stream_options, BY_FIELD_OPTIONAL},
-    [F_LOGPROBS] = {"logprobs", &by_shape_u8, BY_FIELD_OPTIONAL},
+    [F_LOGPROBS] = {"logprobs", &by_shape_top, BY_FIELD_OPTIONAL},
     [F_ECHO] = {"echo", &by_shape_bool, BY_FIELD_OPTIONAL},
     [F_STOP] = {"stop", &stop, BY_FIELD_OPTIONAL},
     [F_PRESENCE] = {"presence_penalty", &by_shape_f32, BY_FIELD_OPTIONAL},
     [F_FREQUENCY] = {"frequency_penalty", &by_shape_f32, BY_FIELD_OPTIONAL},
-    [F_SEED] = {"seed", &by_shape_u64, BY_FIELD_OPTIONAL},
+    [F_SEED] = {"seed", &by_shape_seed, BY_FIELD_OPTIONAL},
 };
 static const by_shape body_shape = BY_SHAPE_STRUCT_OF(body_fields);
 

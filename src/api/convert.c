@@ -36,6 +36,8 @@ by_status by_join(by_convert *cv, const by_str *texts, uint32_t n, by_str separa
 by_status by_refuse_parts(by_convert *cv, const by_str *parts, uint32_t n) {
     *cv->error = (by_api_error){.kind = BY_API_REFUSED, .http_status = 400, .code = "invalid_request_error"};
     BY_TRY(by_join(cv, parts, n, by_str_of(NULL, 0), &cv->error->message));
+    /* places of pictures begin with a dot in the original */
+    if (cv->server && by_str_starts(cv->error->message, BY_STR("."))) cv->error->message = by_str_skip(cv->error->message, 1);
     return BY_EINVAL;
 }
 
@@ -255,7 +257,9 @@ by_status by_set_penalty(by_convert *cv, const by_json *v, const char *name, flo
 
 by_status by_set_seed(by_convert *cv, const by_json *v) {
     if (!by_given(v)) return BY_OK;
-    if (v->type == BY_JSON_UINT) return BY_REFUSE(cv, BY_STR("Invalid seed value, the valid range of seed is [0, 2^63)"));
+    if (v->type == BY_JSON_UINT)
+        return BY_REFUSE(cv, BY_STR("Invalid seed value, the valid range of seed is ["), cv->server ? BY_STR("-2^63") : BY_STR("0"),
+                         BY_STR(", 2^63)"));
     cv->out->inference.has_seed = true;
     cv->out->inference.seed = (uint64_t)v->v.i;
     return BY_OK;

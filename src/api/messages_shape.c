@@ -108,7 +108,7 @@ static const by_shape metadata = BY_SHAPE_STRUCT_OF(metadata_fields);
 
 static const by_shape_field body_fields[] = {
     [MB_MODEL] = STRING("model"),
-    [MB_MAX_TOKENS] = {"max_tokens", &by_shape_u32, BY_FIELD_OPTIONAL},
+    [MB_MAX_TOKENS] = {"max_tokens", &by_shape_count, BY_FIELD_OPTIONAL},
     [MB_MESSAGES] = {"messages", &messages, BY_FIELD_REQUIRED},
     [MB_SYSTEM] = {"system", &system_content, BY_FIELD_OPTIONAL},
     [MB_STOP] = {"stop_sequences", &stops, BY_FIELD_OPTIONAL},

@@ -170,8 +170,8 @@ static const by_shape_field body_fields[] = {
     [RB_TEXT] = {"text", &text, BY_FIELD_OPTIONAL},
     [RB_TEMPERATURE] = {"temperature", &by_shape_f32, BY_FIELD_OPTIONAL},
     [RB_TOP_P] = {"top_p", &by_shape_f32, BY_FIELD_OPTIONAL},
-    [RB_TOP_LOGPROBS] = {"top_logprobs", &by_shape_u8, BY_FIELD_OPTIONAL},
-    [RB_MAX_OUTPUT_TOKENS] = {"max_output_tokens", &by_shape_u32, BY_FIELD_OPTIONAL},
+    [RB_TOP_LOGPROBS] = {"top_logprobs", &by_shape_top, BY_FIELD_OPTIONAL},
+    [RB_MAX_OUTPUT_TOKENS] = {"max_output_tokens", &by_shape_count, BY_FIELD_OPTIONAL},
     [RB_STREAM] = {"stream", &by_shape_bool, BY_FIELD_OPTIONAL},
     [RB_USER] = MAYBE_STRING("user"),
 };

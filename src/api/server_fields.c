@@ -24,7 +24,7 @@ enum {
     E_TOP_K, E_MIN_P, E_REPETITION, E_PRESENCE, E_FREQUENCY, E_LOGIT_BIAS, E_SEED, E_MAX_TOKENS, E_MAX_COMPLETION_TOKENS,
     E_BEST_OF, E_IGNORE_EOS, E_MIN_TOKENS, E_STOP_IDS, E_INCLUDE_STOP, E_PROMPT_LOGPROBS
 };
-static const by_shape stop_ids = BY_SHAPE_LIST_OF(&by_shape_u32);
+static const by_shape stop_ids = BY_SHAPE_LIST_OF(&by_shape_id);
 static const by_shape_field end_fields[] = {
     [E_TOP_K] = {"top_k", &by_shape_any, BY_FIELD_OPTIONAL},
     [E_MIN_P] = {"min_p", &by_shape_f32, BY_FIELD_OPTIONAL},
@@ -32,12 +32,12 @@ static const by_shape_field end_fields[] = {
     [E_PRESENCE] = {"presence_penalty", &by_shape_f32, BY_FIELD_OPTIONAL},
     [E_FREQUENCY] = {"frequency_penalty", &by_shape_f32, BY_FIELD_OPTIONAL},
     [E_LOGIT_BIAS] = {"logit_bias", &by_shape_map, BY_FIELD_OPTIONAL},
-    [E_SEED] = {"seed", &by_shape_u64, BY_FIELD_OPTIONAL},
-    [E_MAX_TOKENS] = {"max_tokens", &by_shape_u32, BY_FIELD_OPTIONAL},
-    [E_MAX_COMPLETION_TOKENS] = {"max_completion_tokens", &by_shape_u32, BY_FIELD_OPTIONAL},
-    [E_BEST_OF] = {"best_of", &by_shape_u8, BY_FIELD_OPTIONAL},
+    [E_SEED] = {"seed", &by_shape_seed, BY_FIELD_OPTIONAL},
+    [E_MAX_TOKENS] = {"max_tokens", &by_shape_count, BY_FIELD_OPTIONAL},
+    [E_MAX_COMPLETION_TOKENS] = {"max_completion_tokens", &by_shape_count, BY_FIELD_OPTIONAL},
+    [E_BEST_OF] = {"best_of", &by_shape_n, BY_FIELD_OPTIONAL},
     [E_IGNORE_EOS] = {"ignore_eos", &by_shape_bool, BY_FIELD_OPTIONAL},
-    [E_MIN_TOKENS] = {"min_tokens", &by_shape_u32, BY_FIELD_OPTIONAL},
+    [E_MIN_TOKENS] = {"min_tokens", &by_shape_id, BY_FIELD_OPTIONAL},
     [E_STOP_IDS] = {"stop_token_ids", &stop_ids, BY_FIELD_OPTIONAL},
     [E_INCLUDE_STOP] = {"include_stop_str_in_output", &by_shape_bool, BY_FIELD_OPTIONAL},
     [E_PROMPT_LOGPROBS] = {"prompt_logprobs", &by_shape_any, BY_FIELD_OPTIONAL},

@@ -1,12 +1,19 @@
 /* shape.c - see shape.h. */
 #include "api/shape.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "json/json_write.h"
 
 const by_shape by_shape_any = {.kind = BY_SHAPE_ANY}, by_shape_string = {.kind = BY_SHAPE_STRING},
                by_shape_bool = {.kind = BY_SHAPE_BOOL}, by_shape_u8 = {.kind = BY_SHAPE_U8},
                by_shape_u32 = {.kind = BY_SHAPE_U32}, by_shape_u64 = {.kind = BY_SHAPE_U64},
                by_shape_f32 = {.kind = BY_SHAPE_F32}, by_shape_map = {.kind = BY_SHAPE_MAP};
+
+const by_shape by_shape_n = {.kind = BY_SHAPE_U8, .range = "from 1 to 128"}, by_shape_top = {.kind = BY_SHAPE_U8, .range = "from 0 to 20"},
+               by_shape_count = {.kind = BY_SHAPE_U32, .range = "from 1"},
+               by_shape_id = {.kind = BY_SHAPE_U32, .range = "from 0 to 2147483647"};
 
 /* ---- messages ---- */
 
@@ -38,6 +45,9 @@ by_status by_shape_fail(by_shape_job *job, const char *text, const by_json *v) {
         by_buf_push_z(out, ", got \"");
         by_buf_push_str(out, front_of(v->v.s));
         by_buf_push_z(out, v->v.s.len > 64 ? "...\"" : "\"");
+    } else if (v && job->server && by_json_is_number(v)) {
+        by_buf_push_z(out, ", got ");
+        by_json_write(out, v, BY_JSON_COMPACT);
     } else if (v) {
         by_buf_push_z(out, ", got ");
         by_buf_push_z(out, by_json_type_name(v->type));
@@ -140,10 +150,24 @@ static by_status check_word(by_shape_job *job, by_json *v, const by_shape *shape
     return fail_words(job, v, shape->words, shape->n);
 }
 
-static by_status check_integer(by_shape_job *job, const by_json *v, int64_t max, const char *what) {
-    int64_t n;
-    return by_json_int_in(v, 0, max, &n) ? BY_OK : by_shape_fail(job, what, v);
+static by_status fail_integer(by_shape_job *job, const by_json *v, const char *range) {
+    char text[96];
+    snprintf(text, sizeof text, "expected an integer %s", range);
+    return by_shape_fail(job, text, v);
 }
+
+static by_status check_integer(by_shape_job *job, const by_json *v, int64_t max, const char *range) {
+    int64_t n;
+    return by_json_int_in(v, 0, max, &n) ? BY_OK : fail_integer(job, v, range);
+}
+
+/* OpenAI's seeds are integers of 64 bits with a sign. */
+static by_status check_seed(by_shape_job *job, by_json *v) {
+    if (!job->server) return by_shape_check(job, v, &by_shape_u64);
+    if (v->type == BY_JSON_INT || v->type == BY_JSON_UINT) return BY_OK;
+    return fail_integer(job, v, "from -2^63 to 2^63 - 1");
+}
+const by_shape by_shape_seed = {.kind = BY_SHAPE_CUSTOM, .check = check_seed};
 
 static by_status check_float(by_shape_job *job, by_json *v) {
     if (!by_json_is_number(v)) return by_shape_fail(job, "expected a number", v);
@@ -156,15 +180,16 @@ static by_status want(by_shape_job *job, const by_json *v, by_json_type type, co
 }
 
 by_status by_shape_check(by_shape_job *job, by_json *v, const by_shape *shape) {
+    const char *range = job->server ? shape->range : NULL;
     switch (shape->kind) {
     case BY_SHAPE_ANY: return BY_OK;
     case BY_SHAPE_STRING: return want(job, v, BY_JSON_STRING, "expected a string");
     case BY_SHAPE_BOOL: return want(job, v, BY_JSON_BOOL, "expected true or false");
-    case BY_SHAPE_U8: return check_integer(job, v, UINT8_MAX, "expected an integer from 0 to 255");
-    case BY_SHAPE_U32: return check_integer(job, v, UINT32_MAX, "expected an integer from 0 to 4294967295");
+    case BY_SHAPE_U8: return check_integer(job, v, UINT8_MAX, range ? range : "from 0 to 255");
+    case BY_SHAPE_U32: return check_integer(job, v, UINT32_MAX, range ? range : "from 0 to 4294967295");
     case BY_SHAPE_U64:
         if (v->type == BY_JSON_UINT) return BY_OK;
-        return check_integer(job, v, INT64_MAX, "expected an integer from 0 to 18446744073709551615");
+        return check_integer(job, v, INT64_MAX, "from 0 to 18446744073709551615");
     case BY_SHAPE_F32: return check_float(job, v);
     case BY_SHAPE_MAP: return want(job, v, BY_JSON_OBJECT, "expected an object");
     case BY_SHAPE_WORD: return check_word(job, v, shape);

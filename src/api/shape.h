@@ -60,6 +60,8 @@ struct by_shape {
     const by_shape_field *fields;                         /* STRUCT; n of them */
     const by_shape_variant *variants;                     /* TAGGED; n of them */
     by_status (*check)(by_shape_job *job, by_json *v);    /* CUSTOM */
+    const char *range;                                    /* U8, U32: what the server profile's messages say of the range that
+                                                             conversion takes, "from 1 to 128"; NULL: that of the type */
     uint32_t n;
 };
 
@@ -85,7 +87,8 @@ by_status by_shape_check(by_shape_job *job, by_json *v, const by_shape *shape);
 by_status by_shape_check_fields(by_shape_job *job, by_json *v, const by_shape_field *fields, uint32_t n_fields,
                                 const uint32_t *tag);
 
-/* Fails with the path, the text and, if it is a string, the offending value. Returns BY_EINVAL. */
+/* Fails with the path, the text and what v is: a string, in the server profile also a number, as it stands, else its type.
+ * Returns BY_EINVAL. */
 by_status by_shape_fail(by_shape_job *job, const char *text, const by_json *v);
 
 /* Member i of a record. */
@@ -101,6 +104,9 @@ static inline uint32_t by_variant(const by_json *record) { return (uint32_t)reco
 #define BY_SHAPE_LIST_OF(of_) {.kind = BY_SHAPE_LIST, .of = (of_)}
 #define BY_SHAPE_STRING_OR_LIST_OF(of_) {.kind = BY_SHAPE_STRING_OR_LIST, .of = (of_)}
 
+/* Integers whose range is narrower than their type. */
+extern const by_shape by_shape_n, by_shape_top, by_shape_count, by_shape_id;
+extern const by_shape by_shape_seed; /* INT or UINT; negative ones in the server profile only */
 extern const by_shape by_shape_any, by_shape_string, by_shape_bool, by_shape_u8, by_shape_u32, by_shape_u64, by_shape_f32,
     by_shape_map;
 

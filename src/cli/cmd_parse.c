@@ -49,6 +49,13 @@ static by_status read_ids(by_tok_ids *ids, by_str text, by_err *err) {
     return BY_OK;
 }
 
+static by_status check_ids(const by_tok *tok, const by_tok_ids *ids, by_err *err) {
+    for (size_t i = 0; i < ids->n; i++)
+        if (!by_tok_bytes(tok, ids->ids[i]).ptr)
+            return BY_FAIL(err, BY_EINVAL, "--ids: %d (number %zu of the input) is no token of this tokenizer", ids->ids[i], i + 1);
+    return BY_OK;
+}
+
 static by_status feed(by_api_stream *s, const options *o, by_str text, const by_tok_ids *ids, by_err *err) {
     size_t n = o->ids ? ids->n : text.len, piece = o->piece ? (size_t)o->piece : n;
     BY_TRY(by_api_stream_ready(s, 0, 0, NULL, err));
@@ -146,6 +153,7 @@ static by_status run(const options *o, by_arena *arena, by_err *err) {
     if (status == BY_OK && o->ids) {
         status = read_ids(&ids, by_buf_str(&text), err);
         if (status == BY_OK) status = by_command_tokenizer_open(&tok, o->tokenizer, o->model, err);
+        if (status == BY_OK) status = check_ids(tok, &ids, err);
     }
     by_api_stream_opts opts = {.request = &request,
                                .id = BY_STR("answer"),

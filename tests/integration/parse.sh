@@ -21,6 +21,8 @@ check 'no calls' "$(printf 'content\n  <%s calls>\nfinish stop' $T)" "$(printf '
 check ids "$(printf 'content\n  Hi\nfinish stop')" "$(printf 'Hi' | "$program" parse --stage none)"
 printf '72 foo 101' | "$program" parse --ids >/dev/null 2>&1
 check 'what is no id' 1 $?
+has 'an unknown id' '99999999 (number 2 of the input) is no token' "$(printf '72 99999999' | "$program" parse --ids 2>&1 >/dev/null; echo "rc $?")"
+has 'its exit status' 'rc 1' "$(printf '72 99999999' | "$program" parse --ids 2>&1 >/dev/null; echo "rc $?")"
 printf 'x' | "$program" parse --stage nowhere >/dev/null 2>&1
 check 'wrong stage' 2 $?
 "$program" parse /does/not/exist >/dev/null 2>&1

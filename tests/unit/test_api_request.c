@@ -105,6 +105,29 @@ static void n_choices(void **state) {
     chat_bad(PARITY, "\"n\":3", "n");
 }
 
+static void ranges_in_messages(void **state) {
+    (void)state;
+    chat_bad(SERVER, "\"n\":300", "n: expected an integer from 1 to 128, got 300");
+    chat_bad(SERVER, "\"n\":1.5", "n: expected an integer from 1 to 128, got 1.5");
+    chat_bad(SERVER, "\"max_tokens\":-1", "max_tokens: expected an integer from 1, got -1");
+    chat_bad(SERVER, "\"top_logprobs\":-1", "top_logprobs: expected an integer from 0 to 20, got -1");
+    chat_bad(SERVER, "\"n\":[]", "got array");
+    chat_bad(PARITY, "\"n\":300", "n: expected an integer from 0 to 255, got integer");
+    chat_bad(PARITY, "\"max_tokens\":-1", "max_tokens: expected an integer from 0 to 4294967295, got integer");
+    bad(BY_API_COMPLETIONS, BY_API_SERVER, "\"prompt\":\"a\",\"logprobs\":-1", "logprobs: expected an integer from 0 to 20, got -1");
+    chat(SERVER, "\"seed\":-1");
+    assert_true(req.inference.has_seed && req.inference.seed == UINT64_MAX);
+    good(BY_API_COMPLETIONS, BY_API_SERVER, "\"prompt\":\"a\",\"seed\":-2");
+    assert_true(req.inference.seed == UINT64_MAX - 1);
+    chat_bad(SERVER, "\"seed\":9223372036854775808", "[-2^63, 2^63)");
+    chat_bad(PARITY, "\"seed\":-1", "seed: expected an integer from 0 to 18446744073709551615, got integer");
+    static const char picture[] =
+        "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:x\"}}]}]";
+    bad(BY_API_CHAT, BY_API_SERVER, picture, "messages[0]");
+    assert_true(refusal.message.ptr[0] == 'm');
+    bad(BY_API_CHAT, BY_API_PARITY, picture, ".messages[0]");
+}
+
 /* The field is in the original's Chat shape, where it changes nothing. */
 static void one_call_at_most(void **state) {
     (void)state;
@@ -613,7 +636,7 @@ static void every_allocation_may_fail(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(kinds_of_response_format),
-        TEST(n_choices),
+        TEST(n_choices), TEST(ranges_in_messages),
         TEST(one_call_at_most),
         TEST(metadata_comes_back),
         TEST(penalties),
