@@ -510,7 +510,7 @@ def models_and_tokens():
     equal(post("/detokenize", {"tokens": b["tokens"]}), {"prompt": "Héllo </think>"})
     equal(post("/detokenize", {"tokens": []}), {"prompt": ""})
     equal(post("/detokenize", {"tokens": [], "model": "tiny"}), {"prompt": ""})
-    equal("model" in post("/detokenize", {"tokens": b["tokens"], "model": "nope"}, 400)["error"]["message"], True)
+    equal("model" in post("/detokenize", {"tokens": b["tokens"], "model": "nope"}, 404)["error"]["message"], True)
     for odd in ("false", 0, [], {}):
         for body in ({"prompt": "a"}, {"messages": [{"role": "user", "content": "a"}]}):
             equal("add_special_tokens" in post("/tokenize", {**body, "add_special_tokens": odd}, 400)["error"]["message"], True, (odd, body))
