@@ -302,7 +302,7 @@ void by_job_start(by_http *h, by_exchange *ex, const by_job_opts *opts, by_job *
         j->store = opts->store;
         j->body = *opts->body;
         *opts->body = (by_buf){0};
-        if (!j->body.len) by_buf_push_byte(&j->body, ' ');
+        if (!j->body.len) by_buf_z(&j->body); /* an empty body is no missing one */
         j->counted_bytes = j->body.cap;
         h->n_body_bytes += j->counted_bytes;
         ok = j->body.ptr && j->id.ptr && j->previous_response_id.ptr && j->conversation_id.ptr;

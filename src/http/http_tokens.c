@@ -170,6 +170,10 @@ static void detokenize(by_task *t, by_tok_scratch *scratch) {
             refuse(t, 400, NULL, "tokens[%u]: want an id", i);
             return;
         }
+        if (!by_tok_bytes(by_service_tok(t->http->service), (int32_t)v).ptr) {
+            refuse(t, 400, NULL, "tokens[%u]: %lld is no token of this model", i, (long long)v);
+            return;
+        }
         ids[i] = (int32_t)v;
     }
     by_buf text = {0}, clean = {0};

@@ -509,6 +509,9 @@ def models_and_tokens():
     equal((a["count"], a["tokens"], a["max_model_len"]), (len(a["tokens"]), [0] + b["tokens"], 1024))
     equal(post("/detokenize", {"tokens": b["tokens"]}), {"prompt": "Héllo </think>"})
     equal(post("/detokenize", {"tokens": []}), {"prompt": ""})
+    equal("tokens[1]: 99999999 " in post("/detokenize", {"tokens": [72, 99999999]}, 400)["error"]["message"], True)
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/tokenize"):
+        equal("line 1 column 1:" in server.json("POST", path, b"", want=400)["error"]["message"], True, path)
     equal(post("/detokenize", {"tokens": [], "model": "tiny"}), {"prompt": ""})
     equal("model" in post("/detokenize", {"tokens": b["tokens"], "model": "nope"}, 404)["error"]["message"], True)
     for odd in ("false", 0, [], {}):
