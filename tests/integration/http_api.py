@@ -528,16 +528,18 @@ def tasks_of_clients_that_left_are_not_done():
         start = time.monotonic()
         post("/v1/messages/count_tokens", body)
         one.append(time.monotonic() - start)
-    gone = [socket.create_connection(("127.0.0.1", server.port), DEADLINE) for _ in range(100)]
-    for s in gone:
-        s.sendall(request("POST", "/v1/messages/count_tokens", body))
-    time.sleep(4 * min(one))  # they are read, most of them are not done
-    for s in gone:
-        s.close()
-    start = time.monotonic()
-    post("/v1/messages/count_tokens", body)
-    waited = time.monotonic() - start
-    equal(waited < 30 * sorted(one)[1], True, (one, waited))
+    waits = []
+    while not waits or waits[-1] >= 30 * sorted(one)[1]:  # once must do, a busy machine can hold up any try
+        assert len(waits) < 5, (one, waits)
+        gone = [socket.create_connection(("127.0.0.1", server.port), DEADLINE) for _ in range(100)]
+        for s in gone:
+            s.sendall(request("POST", "/v1/messages/count_tokens", body))
+        time.sleep(4 * min(one))  # they are read, most of them are not done
+        for s in gone:
+            s.close()
+        start = time.monotonic()
+        post("/v1/messages/count_tokens", body)
+        waits.append(time.monotonic() - start)
 
 
 def served_names_are_taken_everywhere():
