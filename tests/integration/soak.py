@@ -99,7 +99,7 @@ def small(rng):
 def wrong(rng):
     path, body, expected = rng.choice((
         ("/v1/chat/completions", b'{"model": "tiny", "messages": [', 400), ("/v1/chat/completions", {"model": "tiny", "messages": []}, 400),
-        ("/v1/chat/completions", chat(rng, temperature="hot"), 400), ("/v1/chat/completions", chat(rng) | {"model": "no such"}, 400),
+        ("/v1/chat/completions", chat(rng, temperature="hot"), 400), ("/v1/chat/completions", chat(rng) | {"model": "no such"}, 404),
         ("/v1/completions", {"model": "tiny", "prompt": ""}, 400), ("/nothing", {}, 404), ("/health", {}, 405),
         ("/v1/chat/completions", b"\xff\xfe", 400), ("/v1/chat/completions", chat(rng, max_tokens=-1), 400)))
     ask(path, body, expected)
