@@ -1,5 +1,6 @@
 #!/bin/bash
 # batch.sh PROGRAM SOURCE - `bathyc batch`: what it counts and how it exits follow the requests it was given, not all rows of the file.
+# BY_TEST_TSAN=no: it opens models some fifty times, which takes minutes there; prop_batch runs the same command
 set -u
 . "$2/tests/support/shell.sh"
 
