@@ -212,23 +212,31 @@ static void leave(void *scratch) {
     if (((work *)scratch)->shape) _tile_release();
 }
 
+/* One step of up to 2 x 2 tiles: 16 weight rows at `low` and, if tall, 16 more at `high`, `apart` bytes from row to row, times the
+ * blocks b0 (n0 columns) and, if two, b1. */
+MM_INLINE void multiply_tiles(const uint8_t *low, const uint8_t *high, size_t apart, const uint8_t *b0, const uint8_t *b1, int64_t n0,
+                              int64_t n1, bool two, bool tall) {
+    _tile_loadd(4, low, apart);
+    _tile_loadd(6, b0, (size_t)(4 * n0));
+    _tile_dpbf16ps(0, 4, 6);
+    if (two) {
+        _tile_loadd(7, b1, (size_t)(4 * n1));
+        _tile_dpbf16ps(1, 4, 7);
+    }
+    if (tall) {
+        _tile_loadd(5, high, apart);
+        _tile_dpbf16ps(2, 5, 6);
+        if (two) _tile_dpbf16ps(3, 5, 7);
+    }
+}
+
 /* One pair of blocks over n tile columns in the buffer; rows of the next run are expanded between the steps, per_step each,
  * until `rows` are done. two: the pair has a second block; tall: more than 16 weight rows. */
 MM_INLINE void multiply_pair(state *s, const uint8_t *buffer, const uint8_t *b0, const uint8_t *b1, int64_t n0, int64_t n1,
                              int64_t n, bool two, bool tall, int rows, int per_step) {
     for (int64_t i = 0; i < n; i++) {
-        _tile_loadd(4, buffer + i * 2 * TILE_BYTES, 64);
-        _tile_loadd(6, b0 + i * 64 * n0, (size_t)(4 * n0));
-        _tile_dpbf16ps(0, 4, 6);
-        if (two) {
-            _tile_loadd(7, b1 + i * 64 * n1, (size_t)(4 * n1));
-            _tile_dpbf16ps(1, 4, 7);
-        }
-        if (tall) {
-            _tile_loadd(5, buffer + i * 2 * TILE_BYTES + TILE_BYTES, 64);
-            _tile_dpbf16ps(2, 5, 6);
-            if (two) _tile_dpbf16ps(3, 5, 7);
-        }
+        const uint8_t *low = buffer + i * 2 * TILE_BYTES;
+        multiply_tiles(low, low + TILE_BYTES, 64, b0 + i * 64 * n0, b1 + i * 64 * n1, n0, n1, two, tall);
         for (int u = 0; u < per_step && s->r < rows; u++) expand_row(s);
     }
 }
@@ -410,18 +418,7 @@ MM_INLINE void multiply_few(const state *s, const by_mm_tile *tiles, int n, bool
         }
         if (c >= 0) {
             const uint8_t *slot = ring + used++ % SLOTS * SLOT_BYTES;
-            _tile_loadd(4, slot, 64);
-            _tile_loadd(6, b0 + c * 64 * n0, (size_t)(4 * n0));
-            _tile_dpbf16ps(0, 4, 6);
-            if (two) {
-                _tile_loadd(7, b1 + c * 64 * n1, (size_t)(4 * n1));
-                _tile_dpbf16ps(1, 4, 7);
-            }
-            if (tall) {
-                _tile_loadd(5, slot + TILE_BYTES, 64);
-                _tile_dpbf16ps(2, 5, 6);
-                if (two) _tile_dpbf16ps(3, 5, 7);
-            }
+            multiply_tiles(slot, slot + TILE_BYTES, 64, b0 + c * 64 * n0, b1 + c * 64 * n1, n0, n1, two, tall);
             for (int i = 0; i < LINES; i++, next += 64) _mm_prefetch((const char *)next, _MM_HINT_T1);
             if (c % 2 == 0) { /* 32 bytes a column */
                 _mm_prefetch((const char *)next_scale, _MM_HINT_T1);
@@ -472,18 +469,7 @@ MM_INLINE void multiply_plain(const by_mm_tile *t, work *w, bool two, bool tall,
     for (int64_t c = 0; c < columns; c++) {
         const uint8_t *from = c < whole ? t->w + c * 64 : w->buffer[0];
         const size_t apart = c < whole ? (size_t)t->stride : 64;
-        _tile_loadd(4, from, apart);
-        _tile_loadd(6, b0 + c * 64 * n0, (size_t)(4 * n0));
-        _tile_dpbf16ps(0, 4, 6);
-        if (two) {
-            _tile_loadd(7, b1 + c * 64 * n1, (size_t)(4 * n1));
-            _tile_dpbf16ps(1, 4, 7);
-        }
-        if (tall) {
-            _tile_loadd(5, from + 16 * apart, apart);
-            _tile_dpbf16ps(2, 5, 6);
-            if (two) _tile_dpbf16ps(3, 5, 7);
-        }
+        multiply_tiles(from, from + 16 * apart, apart, b0 + c * 64 * n0, b1 + c * 64 * n1, n0, n1, two, tall);
         for (int i = 0; i < BY_MM_ROWS && m0 == 0; i++, next += 64) _mm_prefetch((const char *)next, _MM_HINT_T1);
     }
     store_results(w->result + 4 * (m0 / 32));
