@@ -8,31 +8,13 @@
 #include <time.h>
 
 #include "base/cpu.h"
+#include "gpu_support.h"
 #include "ops/ops.h"
 #include "sample/sample_dist.h"
 #include "sample/sample_pick.h"
 #include "sample/sample_scratch.h"
 
 enum { ROWS = 24, V_TRUE = 129280 };
-
-static uint64_t state = 7;
-static uint32_t rnd(void) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (uint32_t)(state >> 32);
-}
-static float uniform(void) { return (float)(rnd() >> 8) * 0x1p-24f; }
-static float normal(void) { return (uniform() + uniform() + uniform() + uniform() - 2.0f) * 1.7320508f; }
-
-static void die(const char *what, const by_err *err) {
-    fprintf(stderr, "gpu_draw: %s: %s\n", what, err->msg);
-    exit(1);
-}
-#define MUST(expr)                                                                                                     \
-    do {                                                                                                               \
-        by_err err_ = {0};                                                                                             \
-        by_err *err = &err_;                                                                                           \
-        if ((expr) < 0) die(#expr, err);                                                                               \
-    } while (0)
 
 /* Kinds of rows: scattered, one that leads, ties, a few tokens left, all equal, a NaN, an infinity, nothing left. */
 static void fill(float *row, int32_t V, int kind) {
@@ -157,7 +139,11 @@ int main(void) {
         printf("skipped: %s\n", why.msg);
         return 77;
     }
-    if (status < 0) die("open", &why);
+    if (status < 0) {
+        fprintf(stderr, "gpu_draw: %s\n", why.msg);
+        return 1;
+    }
+    rnd_state = 7;
     int failed = 0;
     static const int32_t sizes[] = {5, 300, 5000, 8192, 20000, V_TRUE};
     static const float temperatures[] = {0, 0.3f, 1, 1.7f};

@@ -10,31 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu_support.h"
 #include "ops/formats.h"
 #include "ops/ops.h"
 
 enum { REF, GPU };
 static by_device *dev[2];
 static int n_cases, n_failed;
-static uint64_t state = 1;
-
-static uint32_t rnd(void) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (uint32_t)(state >> 32);
-}
-static float uniform(void) { return (float)(rnd() >> 8) * 0x1p-24f; }
-static float normal(void) { return (uniform() + uniform() + uniform() + uniform() - 2.0f) * 1.7320508f; }
-
-static void die(const char *what, const by_err *err) {
-    fprintf(stderr, "gpu_ops: %s: %s\n", what, err->msg);
-    exit(1);
-}
-#define MUST(expr)                                                                                                     \
-    do {                                                                                                               \
-        by_err err_ = {0};                                                                                             \
-        by_err *err = &err_;                                                                                           \
-        if ((expr) < 0) die(#expr, err);                                                                               \
-    } while (0)
 
 /* ---- tensors on both devices ---------------------------------------------------------------------------------- */
 
@@ -913,7 +895,10 @@ int main(int argc, char **argv) {
         printf("skipped: %s\n", why.msg);
         return 77;
     }
-    if (status < 0) die("open", &why);
+    if (status < 0) {
+        fprintf(stderr, "gpu_ops: %s\n", why.msg);
+        return 1;
+    }
     opts.backend = BY_BACKEND_REF;
     MUST(by_device_open(&dev[REF], &opts, err));
     printf("%s against %s\n%-58s %10s %10s\n", by_device_name(dev[GPU]), by_device_name(dev[REF]), "case", "diff", "worst");
