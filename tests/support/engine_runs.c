@@ -1,9 +1,14 @@
 /* engine_runs.c - see engine_runs.h. */
 #include "support/engine_runs.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#include <cmocka.h>
 
 #include "support/golden.h"
 
@@ -17,6 +22,22 @@ by_engine_opts by_run_engine_opts(int32_t n_threads, int64_t context, int32_t n_
     o.sched.max_seqs = n_seqs;
     o.sched.max_rows = n_rows;
     return o;
+}
+
+by_engine *by_run_open(const by_engine_opts *o) {
+    by_engine *e;
+    by_err err;
+    by_status s = by_engine_open(&e, o, &err);
+    if (s < 0) fail_msg("%s: %s", by_status_name(s), err.msg);
+    return e;
+}
+
+by_request *by_run_submit(by_engine *e, const by_request_opts *o) {
+    by_request *r;
+    by_err err;
+    by_status s = by_engine_submit(e, o, &r, &err);
+    if (s < 0) fail_msg("%s: %s", by_status_name(s), err.msg);
+    return r;
 }
 
 void by_run_random_tokens(by_rng *rng, int32_t *tokens, int32_t n, const by_engine *e) {

@@ -22,6 +22,10 @@ typedef struct by_run_result {
 /* Options for the second of the stored checkpoints (model/tiny_a), with a gibibyte for caches. */
 by_engine_opts by_run_engine_opts(int32_t n_threads, int64_t context, int32_t n_blocks, int32_t n_seqs, int32_t n_rows);
 
+/* An engine, a request on it; a failure fails the test. */
+by_engine *by_run_open(const by_engine_opts *o);
+by_request *by_run_submit(by_engine *e, const by_request_opts *o);
+
 /* Any ids of e's vocabulary. */
 void by_run_random_tokens(by_rng *rng, int32_t *tokens, int32_t n, const by_engine *e);
 

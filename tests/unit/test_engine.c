@@ -18,25 +18,8 @@
 enum { MANY = 1024 };
 
 static by_rng rng;
-static by_err err;
-
-static void check(by_status s) {
-    if (s < 0) fail_msg("%s: %s", by_status_name(s), err.msg);
-}
 
 static by_engine_opts options(void) { return by_run_engine_opts(1, 600, 60, 16, 128); }
-
-static by_engine *open_engine(const by_engine_opts *o) {
-    by_engine *e;
-    check(by_engine_open(&e, o, &err));
-    return e;
-}
-
-static by_request *submit(by_engine *e, const by_request_opts *o) {
-    by_request *r;
-    check(by_engine_submit(e, o, &r, &err));
-    return r;
-}
 
 static void nap(void) { nanosleep(&(struct timespec){0, 2000000}, NULL); }
 
@@ -65,12 +48,12 @@ static double cost_of_a_step(uint64_t n) {
     o.max_context = 100;
     o.kv_blocks = (int32_t)n;
     o.draft_mode = BY_DRAFT_OFF; /* all go at the same pace */
-    by_engine *e = open_engine(&o);
+    by_engine *e = by_run_open(&o);
     for (uint64_t i = 0; i < n; i++) {
         by_run_random_tokens(&rng, tokens, 4, e);
         by_request_opts q = by_run_request(tokens, 4, 64, i);
         q.n_top = 0;
-        r[i] = submit(e, &q);
+        r[i] = by_run_submit(e, &q);
     }
     by_engine_stats last = stats_after(e, 8 * n);
     uint64_t calls = by_alloc_calls();
@@ -133,13 +116,13 @@ static void steps_of_many_settings_with_drafts_allocate_nothing(void **state) {
         o.state_slots = N;
         o.draft_mode = BY_DRAFT_FIXED;
         o.verify = rule ? BY_SAMPLE_REJECTION : BY_SAMPLE_COUPLED;
-        by_engine *e = open_engine(&o);
+        by_engine *e = by_run_open(&o);
         for (int i = 0; i < N; i++) {
             int32_t tokens[4];
             by_run_random_tokens(&rng, tokens, 4, e);
             by_request_opts q = by_run_request(tokens, 4, 64, (uint64_t)i);
             mix_settings(&q, i);
-            r[i] = submit(e, &q);
+            r[i] = by_run_submit(e, &q);
         }
         stats_after(e, 6 * N);
         uint64_t calls = by_alloc_calls();
@@ -160,7 +143,7 @@ static void steps_of_limited_requests_allocate_next_to_nothing(void **state) {
     by_engine_opts o = by_run_engine_opts(2, 200, 64, N, 6 * N);
     o.model_dir = by_source_path("models/tiny");
     o.draft_mode = BY_DRAFT_FIXED;
-    by_engine *e = open_engine(&o);
+    by_engine *e = by_run_open(&o);
     for (int i = 0; i < N; i++) {
         int32_t tokens[4];
         by_run_random_tokens(&rng, tokens, 4, e);
@@ -169,7 +152,7 @@ static void steps_of_limited_requests_allocate_next_to_nothing(void **state) {
         q.n_top = 0;
         q.grammar = &g;
         mix_settings(&q, i % 5); /* no bans */
-        r[i] = submit(e, &q);
+        r[i] = by_run_submit(e, &q);
     }
     stats_after(e, 60 * N);
     uint64_t calls = by_alloc_calls();
@@ -195,9 +178,9 @@ static void a_prefix_of_a_long_prompt_is_no_strangers_state(void **state) {
     for (int round = 0; round < by_test_scaled(6) + 1; round++) {
         o.restore = round % 2 ? BY_RESTORE_FULL : BY_RESTORE_AUTO;
         o.prefix_cache = false;
-        by_engine *cold = open_engine(&o);
+        by_engine *cold = by_run_open(&o);
         o.prefix_cache = true;
-        by_engine *warm = open_engine(&o);
+        by_engine *warm = by_run_open(&o);
         by_run_random_tokens(&rng, junk, 300, cold);
         by_run_random_tokens(&rng, a, 590, cold);
         int32_t shared = 130 + (int32_t)by_rng_below(&rng, 100);
@@ -205,10 +188,10 @@ static void a_prefix_of_a_long_prompt_is_no_strangers_state(void **state) {
         memcpy(b, a, (size_t)shared * 4);
         by_request_opts first = by_run_request(junk, 300, 4, 1), second = by_run_request(a, 590, 4, 2),
                         third = by_run_request(b, shared + 1 + (int32_t)by_rng_below(&rng, 20), 16, 3);
-        by_run_read(&want, submit(cold, &third));
-        by_run_read(&got, submit(warm, &first));
-        by_run_read(&got, submit(warm, &second));
-        by_run_read(&got, submit(warm, &third));
+        by_run_read(&want, by_run_submit(cold, &third));
+        by_run_read(&got, by_run_submit(warm, &first));
+        by_run_read(&got, by_run_submit(warm, &second));
+        by_run_read(&got, by_run_submit(warm, &third));
         assert_true(by_run_same("behind a prefix of a long prompt", &got, &want));
         by_engine_close(cold);
         by_engine_close(warm);
@@ -223,13 +206,13 @@ static void choices_go_on_without_the_first(void **state) {
     static int32_t a[560];
     static by_run_result want, got;
     by_engine_opts o = options();
-    by_engine *e = open_engine(&o);
+    by_engine *e = by_run_open(&o);
     for (int round = 0; round < 4; round++) {
         by_run_random_tokens(&rng, a, 560, e);
         by_request_opts q = by_run_request(a, 560, 12, 40 + (uint64_t)round);
         q.n = q.best_of = 3;
-        by_run_read(&want, submit(e, &q));
-        by_request *r = submit(e, &q);
+        by_run_read(&want, by_run_submit(e, &q));
+        by_request *r = by_run_submit(e, &q);
         by_request_abort(r, 0, false);
         by_run_read(&got, r);
         assert_false(got.stuck);
@@ -248,19 +231,19 @@ static void choices_go_on_without_the_first(void **state) {
 static void a_reader_that_does_not_read_stops_only_its_own_request(void **state) {
     (void)state;
     by_engine_opts o = options();
-    by_engine *e = open_engine(&o);
+    by_engine *e = by_run_open(&o);
     int32_t a[30], b[30];
     by_run_random_tokens(&rng, a, 30, e);
     by_run_random_tokens(&rng, b, 30, e);
     static by_run_result want[2], got[2];
     by_request_opts slow = by_run_request(a, 30, 300, 5), quick = by_run_request(b, 30, 300, 6);
-    by_run_read(&want[0], submit(e, &slow));
-    by_run_read(&want[1], submit(e, &quick));
+    by_run_read(&want[0], by_run_submit(e, &slow));
+    by_run_read(&want[1], by_run_submit(e, &quick));
     slow.queue_cap = 10;
-    by_request *r = submit(e, &slow);
+    by_request *r = by_run_submit(e, &slow);
     by_engine_stats before = by_engine_stats_get(e);
     for (int round = 0; round < 2; round++) { /* in the second one it is paused from the beginning */
-        by_run_read(&got[1], submit(e, &quick));
+        by_run_read(&got[1], by_run_submit(e, &quick));
         assert_true(by_run_same("beside a slow reader", &got[1], &want[1]));
     }
     for (int i = 0; i < 20; i++) nap();
@@ -278,11 +261,11 @@ static void a_swap_finds_its_memory_when_nothing_else_can_run(void **state) {
     static by_run_result want[6], got;
     static int32_t tokens[6][128];
     by_engine_opts o = options();
-    by_engine *e = open_engine(&o);
+    by_engine *e = by_run_open(&o);
     for (int i = 0; i < 6; i++) {
         by_run_random_tokens(&rng, tokens[i], 120, e);
         by_request_opts q = by_run_request(tokens[i], 120, 200, (uint64_t)i);
-        by_run_read(&want[i], submit(e, &q));
+        by_run_read(&want[i], by_run_submit(e, &q));
     }
     by_engine_close(e);
     o.max_context = 384;
@@ -292,11 +275,11 @@ static void a_swap_finds_its_memory_when_nothing_else_can_run(void **state) {
     o.expect_quantile = 0.01;
     for (int async = 0; async < 2; async++) {
         o.async = async;
-        e = open_engine(&o);
+        e = by_run_open(&o);
         by_request *r[6];
         for (int i = 0; i < 6; i++) {
             by_request_opts q = by_run_request(tokens[i], 120, 200, (uint64_t)i);
-            r[i] = submit(e, &q);
+            r[i] = by_run_submit(e, &q);
         }
         for (int i = 0; i < 6; i++) {
             by_run_read(&got, r[i]);

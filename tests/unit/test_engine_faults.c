@@ -36,18 +36,6 @@ static by_engine_opts options(void) {
     return o;
 }
 
-static by_engine *open_engine(const by_engine_opts *o) {
-    by_engine *e;
-    check(by_engine_open(&e, o, &err));
-    return e;
-}
-
-static by_request *submit(by_engine *e, const by_request_opts *o) {
-    by_request *r;
-    check(by_engine_submit(e, o, &r, &err));
-    return r;
-}
-
 /* ---- copies that fail: of whole slots and blocks, which only swaps, snapshots, restores and forks make ---- */
 
 typedef enum { COPY_OUT, COPY_IN, COPY_WITHIN, COPY_KINDS } copy_kind;
@@ -177,7 +165,7 @@ static void nothing_is_held(by_engine *e) {
 static void a_failed_allocation_fails_one_request_at_most(void **state) {
     (void)state;
     by_engine_opts o = options();
-    by_engine *e = open_engine(&o);
+    by_engine *e = by_run_open(&o);
     make_guests(e);
     assert_int_equal(run_company(e, BY_OK, "none", 0), 0);
     uint64_t n_swapped = 0;
@@ -187,7 +175,7 @@ static void a_failed_allocation_fails_one_request_at_most(void **state) {
         if (fresh) {
             by_engine_close(e);
             o.draft_mode = n % 4 ? BY_DRAFT_AUTO : BY_DRAFT_OFF; /* drafts measure steps when the engine is opened */
-            e = open_engine(&o);
+            e = by_run_open(&o);
         }
         int k = run_with_failed_allocation(e, n);
         if (k > 1) fail_msg("allocation %d%s: %d requests have failed: %s", n, fresh ? " of a new engine" : "", k, reason.msg);
@@ -205,7 +193,7 @@ static void a_failed_copy_fails_one_request_at_most(void **state) {
     by_engine_opts o = options();
     for (int async = 0; async < 2; async++) {
         o.async = async;
-        by_engine *e = open_engine(&o);
+        by_engine *e = by_run_open(&o);
         count_copies_of(e);
         make_guests(e);
         assert_int_equal(run_company(e, BY_OK, "none", 0), 0);
@@ -242,12 +230,12 @@ static void steps_find_their_scratch_memory(void **state) {
         o.device = (by_device_opts){.backend = all[i].backend, .isa = all[i].isa, .n_threads = 2};
         o.draft_mode = i % 2 ? BY_DRAFT_OFF : BY_DRAFT_FIXED;
         o.sched.max_rows = 64 + (int32_t)by_rng_below(&rng, 65); /* no even number, so that steps end anywhere */
-        by_engine *e = open_engine(&o);
+        by_engine *e = by_run_open(&o);
         int64_t held = by_alloc_bytes(BY_MEM_TENSOR);
         make_guests(e);
         by_run_random_tokens(&rng, longest, 590, e);
         by_request_opts q = by_run_request(longest, 590, 4, 1);
-        by_run_read(&got, submit(e, &q));
+        by_run_read(&got, by_run_submit(e, &q));
         assert_int_equal(got.n[0], 4);
         if (all[i].backend != BY_BACKEND_GUARD || by_test_scaled(100) >= 100) assert_int_equal(run_company(e, BY_OK, all[i].name, 0), 0);
         if (by_alloc_bytes(BY_MEM_TENSOR) != held)
@@ -284,16 +272,16 @@ static void bad_draft_logits_stop_the_drafts_of_one_sequence(void **state) {
             snprintf(name, sizeof name, "mtp.2.ffn.experts.%d.w1.scale", i);
             by_random_model_poison(dir, name, 0);
         }
-        by_engine *e = open_engine(&o);
+        by_engine *e = by_run_open(&o);
         for (int i = 0; i < DRAFTERS; i++) {
             if (!bad) by_run_random_tokens(&rng, tokens[i], 8, e);
             q[i] = by_run_request(tokens[i], 8, 24, (uint64_t)i);
-            by_run_read(&got, submit(e, &q[i]));
+            by_run_read(&got, by_run_submit(e, &q[i]));
             if (bad) assert_true(by_run_same("with bad drafts", &got, &alone[i]));
             *(bad ? &n_verified : &n_healthy) += got.info.n_verified;
             alone[i] = got;
         }
-        for (int i = 0; bad && i < DRAFTERS; i++) r[i] = submit(e, &q[i]);
+        for (int i = 0; bad && i < DRAFTERS; i++) r[i] = by_run_submit(e, &q[i]);
         for (int i = 0; bad && i < DRAFTERS; i++) {
             by_run_read(&got, r[i]);
             assert_true(by_run_same("bad drafts in company", &got, &alone[i]));
