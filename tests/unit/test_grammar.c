@@ -16,7 +16,7 @@
 #include "grammar/grammar.h"
 #include "json/json.h"
 #include "support/counting.h"
-#include "support/tok_v4.h"
+#include "support/vocab.h"
 
 #define DSML                                                                                                           \
     "\xef\xbd\x9c"                                                                                                     \
@@ -29,11 +29,9 @@ static uint32_t words;
 
 static int setup(void **state) {
     (void)state;
-    by_tok *tok = by_test_tok_tiny(NULL);
-    int bad = by_grammar_vocab_from_tok(&vocab, tok, EOS, NULL);
-    by_tok_destroy(tok);
-    words = bad ? 0 : by_grammar_mask_words(vocab);
-    return bad;
+    vocab = by_test_vocab_tiny(EOS);
+    words = vocab ? by_grammar_mask_words(vocab) : 0;
+    return vocab ? 0 : -1;
 }
 
 static int teardown(void **state) {
