@@ -19,7 +19,7 @@
 #include "json/json_write.h"
 #include "model/traffic.h"
 
-enum { MAX_COUNTS = 16, REPEAT_MAX = 32 };
+enum { MAX_COUNTS = 16 };
 
 typedef struct {
     int64_t n_seqs;
@@ -69,7 +69,8 @@ static double least(const double *v, int64_t n) {
 }
 
 static by_status measure(bench *b, int64_t n, by_err *err) {
-    double s[2][REPEAT_MAX], us[2][REPEAT_MAX], cpu[2][REPEAT_MAX], ratio[REPEAT_MAX], cpu_ratio[REPEAT_MAX];
+    enum { MOST = BY_BENCH_REPEAT_MAX };
+    double s[2][MOST], us[2][MOST], cpu[2][MOST], ratio[MOST], cpu_ratio[MOST];
     timing t;
     for (int k = 0; k < 2; k++) BY_TRY(one_run(b, k, n, &t, err)); /* warms up */
     for (int i = 0; i < b->repeat; i++) {
@@ -184,13 +185,7 @@ int by_bench_engine(int argc, char **argv) {
         BY_ENGINE_FLAG_ROWS(b.flags),
         {.names = "--sequences,-s", .kind = BY_FLAG_LIST, .out = &b.counts,
          .help = "sequences at once (default: 1,16,64)"},
-        {.names = "--n-prompt,-p", .kind = BY_FLAG_INT, .out = &b.n_prompt, .min = 1, .max = BY_LIMIT_CONTEXT / 2,
-         .help = "tokens of a prompt (default: 16)"},
-        {.names = "--n-gen,-n", .kind = BY_FLAG_INT, .out = &b.n_gen, .min = 2, .max = BY_LIMIT_CONTEXT / 2,
-         .help = "tokens to decode (default: 33)"},
-        {.names = "--repetitions,-r", .kind = BY_FLAG_INT, .out = &b.repeat, .min = 1, .max = REPEAT_MAX,
-         .help = "timed runs of each kind (default: 5)"},
-        {.names = "--json", .kind = BY_FLAG_BOOL, .out = &b.json, .help = "one JSON object instead of a table"},
+        BY_BENCH_DECODE_ROWS(b, "33"),
     };
     const int n_flags = sizeof flags / sizeof flags[0];
     const by_usage usage = {"bench engine", "[flags]",

@@ -11,8 +11,6 @@
 #include "cli/command.h"
 #include "json/json_write.h"
 
-enum { REPEAT_MAX = 32 };
-
 static const char endless[] =
     "{\"type\":\"array\",\"minItems\":100000,\"items\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},"
     "\"age\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":150},\"kind\":{\"enum\":[\"one\",\"two\",\"three\"]},\"tags\":{\"type\":"
@@ -49,7 +47,7 @@ static by_status one_run(bench *b, bool limited, double *seconds, double *cpu_s,
 }
 
 static by_status measure(bench *b, by_err *err) {
-    double s[2][REPEAT_MAX], cpu[2][REPEAT_MAX], ratio[REPEAT_MAX], cpu_ratio[REPEAT_MAX], drop;
+    double s[2][BY_BENCH_REPEAT_MAX], cpu[2][BY_BENCH_REPEAT_MAX], ratio[BY_BENCH_REPEAT_MAX], cpu_ratio[BY_BENCH_REPEAT_MAX], drop;
     for (int k = 0; k < 2; k++) BY_TRY(one_run(b, k, &drop, &drop, err)); /* warms up */
     for (int i = 0; i < b->repeat; i++) {
         for (int k = 0; k < 2; k++) BY_TRY(one_run(b, (k + i) % 2, &s[(k + i) % 2][i], &cpu[(k + i) % 2][i], err));
@@ -109,13 +107,7 @@ int by_bench_grammar(int argc, char **argv) {
         {.names = "--sequences,-s", .kind = BY_FLAG_INT, .out = &b.n_seqs, .min = 1, .max = BY_LIMIT_SEQS,
          .help = "sequences at once (default: 256)"},
         {.names = "--schema", .kind = BY_FLAG_STRING, .out = &b.file, .help = "file of a JSON schema (default: an endless list of records)"},
-        {.names = "--n-prompt,-p", .kind = BY_FLAG_INT, .out = &b.n_prompt, .min = 1, .max = BY_LIMIT_CONTEXT / 2,
-         .help = "tokens of a prompt (default: 16)"},
-        {.names = "--n-gen,-n", .kind = BY_FLAG_INT, .out = &b.n_gen, .min = 2, .max = BY_LIMIT_CONTEXT / 2,
-         .help = "tokens to decode (default: 65)"},
-        {.names = "--repetitions,-r", .kind = BY_FLAG_INT, .out = &b.repeat, .min = 1, .max = REPEAT_MAX,
-         .help = "timed runs of each kind (default: 5)"},
-        {.names = "--json", .kind = BY_FLAG_BOOL, .out = &b.json, .help = "one JSON object instead of a table"},
+        BY_BENCH_DECODE_ROWS(b, "65"),
     };
     const int n_flags = sizeof flags / sizeof flags[0];
     const by_usage usage = {"bench grammar", "[flags]",
