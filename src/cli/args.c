@@ -201,13 +201,31 @@ by_status by_args_numbers(double *out, int *n, int max, double above, const char
     return BY_OK;
 }
 
+/* What stands behind a flag's name. */
+static const char *value_name(const by_flag *f) {
+    switch (f->kind) {
+    case BY_FLAG_CHOICE: return f->choices;
+    case BY_FLAG_INT:
+    case BY_FLAG_UINT64: return "N";
+    case BY_FLAG_DOUBLE: return "X";
+    case BY_FLAG_STRING:
+    case BY_FLAG_LIST: return "TEXT";
+    case BY_FLAG_BOOL: break;
+    }
+    return "";
+}
+
 void by_args_print_help(const by_flag *flags, int n_flags) {
+    enum { COLUMN = 44 }; /* where the explanations begin */
     for (int i = 0; i < n_flags; i++) {
-        if (!flags[i].help) continue;
-        char left[160];
-        int n = snprintf(left, sizeof left, "  %s", flags[i].names);
-        if (flags[i].kind == BY_FLAG_CHOICE && n > 0 && (size_t)n < sizeof left)
-            snprintf(left + n, sizeof left - (size_t)n, " %s", flags[i].choices);
-        printf("%-42s %s\n", left, flags[i].help);
+        const by_flag *f = &flags[i];
+        if (!f->help) continue;
+        if (!f->names[0]) {
+            printf("%s%s:\n", i > 0 ? "\n" : "", f->help);
+            continue;
+        }
+        int n = printf("  %s %s", f->names, value_name(f));
+        if (n >= COLUMN) n = 0, putchar('\n');
+        printf("%*s%s\n", COLUMN - n, "", f->help);
     }
 }

@@ -27,7 +27,7 @@ typedef struct by_flag_list {
 } by_flag_list;
 
 typedef struct by_flag {
-    const char *names; /* "--model,-m,--model-path": the first is the documented one */
+    const char *names; /* "--model,-m,--model-path": the first is the documented one; "" = help is a heading of the list */
     by_flag_kind kind;
     void *out;
     const char *help;    /* one line; NULL hides the flag from help */
@@ -47,7 +47,10 @@ void by_args_free(const by_flag *flags, int n_flags);
  * BY_EINVAL (flag and item are named). */
 by_status by_args_numbers(double *out, int *n, int max, double above, const char *flag, const by_flag_list *list, by_err *err);
 
-/* Prints one line per flag with help to stdout. */
+/* A heading of the list of flags. */
+#define BY_FLAG_HEADING(text) {.names = "", .help = (text)}
+
+/* Prints the flags that have help to stdout, each with what its value is. */
 void by_args_print_help(const by_flag *flags, int n_flags);
 
 /* Nearest of n names to word by edit distance, NULL when none is near. */

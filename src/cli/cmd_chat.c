@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
@@ -72,9 +71,8 @@ static void end_answer(screen *s) {
 
 typedef struct {
     by_engine *engine;
-    by_sample_params sampling;
-    bool seed_given;
-    int64_t max_tokens;
+    by_draw_flags draw;
+    int32_t eos_id;
     by_one_result last;
 } backend;
 
@@ -88,10 +86,9 @@ static by_status generate(void *ctx, const int32_t *prompt, size_t n, by_chat_ta
     by_request_opts o = by_request_opts_default();
     o.tokens = prompt;
     o.n_tokens = (int32_t)n;
-    o.max_tokens = (int32_t)(room < b->max_tokens ? room : b->max_tokens);
-    o.sampling = b->sampling;
-    if (!b->seed_given && getrandom(&o.sampling.seed, sizeof o.sampling.seed, 0) != sizeof o.sampling.seed)
-        return BY_FAIL(err, BY_EIO, "no random number to be had");
+    o.max_tokens = (int32_t)(room < b->draw.max_tokens ? room : b->draw.max_tokens);
+    o.sampling.eos_id = b->eos_id;
+    BY_TRY(by_draw_flags_set(&o.sampling, &b->draw, false, err));
     by_status status = by_one_request_run(&b->last, b->engine, &o, take, arg, interrupted, err);
     if (b->last.finish == BY_CHOICE_LENGTH) *reason = BY_REASON_LENGTH;
     return status;
@@ -259,10 +256,8 @@ static by_status loop(session *s, by_chat_line *in, by_err *err) {
 typedef struct {
     by_engine_flags engine;
     const char *system, *think, *load;
-    double temperature, top_p, min_p;
-    int64_t top_k, max_tokens;
-    uint64_t seed;
-    bool seed_given, hide_reasoning, no_history;
+    by_draw_flags draw;
+    bool hide_reasoning, no_history;
     int color;
 } options;
 
@@ -289,12 +284,7 @@ static by_status set_up(session *s, const options *o, by_err *err) {
 }
 
 static by_status run(options *o, int *code, by_err *err) {
-    backend model = {.sampling = by_sample_params_default(), .max_tokens = o->max_tokens, .seed_given = o->seed_given};
-    model.sampling.law.temperature = (float)o->temperature;
-    model.sampling.law.top_p = (float)o->top_p;
-    model.sampling.law.min_p = (float)o->min_p;
-    model.sampling.law.top_k = (int32_t)o->top_k;
-    model.sampling.seed = o->seed;
+    backend model = {.draw = o->draw};
     by_tok *tok = NULL;
     by_tok_scratch *scratch = NULL;
     by_chat_line *in = NULL;
@@ -303,14 +293,14 @@ static by_status run(options *o, int *code, by_err *err) {
     by_status status = open_tokenizer(&tok, &o->engine.model, err);
     if (status == BY_OK) status = by_tok_scratch_create(&scratch, tok, err);
     if (status == BY_OK) status = by_one_request_open(&model.engine, &o->engine, err);
-    if (status == BY_OK) model.sampling.eos_id = by_engine_model(model.engine)->cfg.eos_id;
+    if (status == BY_OK) model.eos_id = by_engine_model(model.engine)->cfg.eos_id;
     if (status == BY_OK) status = by_chat_line_open(&in, history_path(&history, o->no_history), err);
     if (status == BY_OK) {
         s.terminal = by_chat_line_is_terminal(in);
         s.screen.color = o->color == 1 || (o->color == 0 && isatty(1) && !getenv("NO_COLOR"));
         s.screen.plain_headings = !s.screen.color && !o->hide_reasoning;
         s.screen.hide_reasoning = o->hide_reasoning;
-        by_chat_opts c = {.tok = tok, .scratch = scratch, .version = BY_RECIPE_V41, .end_ids = &model.sampling.eos_id,
+        by_chat_opts c = {.tok = tok, .scratch = scratch, .version = BY_RECIPE_V41, .end_ids = &model.eos_id,
                           .n_end_ids = 1, .backend = {generate, &model}, .show = show, .show_ctx = &s.screen,
                           .interrupted = interrupted};
         status = by_chat_create(&s.chat, &c, err);
@@ -331,23 +321,17 @@ static by_status run(options *o, int *code, by_err *err) {
 }
 
 int by_cmd_chat(int argc, char **argv) {
-    options o = {.engine = by_engine_flags_default(), .temperature = 1, .top_p = 1, .top_k = -1, .max_tokens = 65536};
+    options o = {.engine = by_engine_flags_default(), .draw = by_draw_flags_default(65536)};
     const by_usage usage = {"chat", "[flags]", "A conversation with the model; lines of standard input when it is no terminal.\n"};
     const by_flag flags[] = {
-        BY_ONE_REQUEST_FLAG_ROWS(o.engine),
         {"--system", BY_FLAG_STRING, &o.system, .help = "system text"},
         {"--think", BY_FLAG_STRING, &o.think, .help = "none, low, high, max or 1 to 100 (default: high)"},
         {"--load", BY_FLAG_STRING, &o.load, .help = "go on with a saved conversation"},
-        {"--max-tokens", BY_FLAG_INT, &o.max_tokens, .help = "longest answer (default: 65536)", .min = 1, .max = BY_LIMIT_CONTEXT},
-        {"--temp,--temperature", BY_FLAG_DOUBLE, &o.temperature, .help = "0 = always the likeliest token (default: 1)",
-         .dmin = 0, .dmax = 100},
-        {"--top-p", BY_FLAG_DOUBLE, &o.top_p, .help = "(default: 1)", .dmin = 1e-6, .dmax = 1},
-        {"--top-k", BY_FLAG_INT, &o.top_k, .help = "-1 = off (default)", .min = -1, .max = INT32_MAX},
-        {"--min-p", BY_FLAG_DOUBLE, &o.min_p, .help = "0 = off (default)", .dmin = 0, .dmax = 1},
-        {"--seed", BY_FLAG_UINT64, &o.seed, .help = "the same answers each time", .seen = &o.seed_given},
+        BY_DRAW_FLAG_ROWS(o.draw, "65536"),
         {"--hide-reasoning", BY_FLAG_BOOL, &o.hide_reasoning, .help = "do not show what the model thinks"},
         {"--color", BY_FLAG_CHOICE, &o.color, .help = "(default: auto)", .choices = "auto|always|never"},
         {"--forget-lines", BY_FLAG_BOOL, &o.no_history, .help = "neither read nor write ~/.bathyc_chat_history"},
+        BY_ONE_REQUEST_FLAG_ROWS(o.engine),
     };
     int code;
     if (!by_command_begin(&usage, flags, sizeof flags / sizeof flags[0], argc, argv, NULL, 0, NULL, &code)) return code;

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "api/api_request.h"
@@ -28,10 +27,7 @@ typedef struct {
     const char *schema, *regex, *grammar; /* files, the second a text: what limits the answer */
     by_flag_list stops, images;
     bool raw, json;
-    int64_t max_tokens, top_k;
-    double temperature, top_p, min_p;
-    uint64_t seed;
-    bool has_seed;
+    by_draw_flags draw;
     by_engine *engine;
     const by_model *model;
     by_answer *answer;
@@ -233,7 +229,7 @@ static by_status make_answer(job *j, const by_api_converted *c, int32_t n_prompt
     by_answer_sink sink = template;
     sink.ctx = j;
     by_answer_opts o = {.parser = c->parsing, .tok = j->model->tok, .scratch = j->scratch, .thinking = j->think != NULL,
-                        .call_id_seed = j->seed, .server = true, .each_token = true};
+                        .call_id_seed = j->draw.seed, .server = true, .each_token = true};
     int32_t eos = j->model->cfg.eos_id;
     o.end_ids = &eos;
     o.n_end_ids = 1;
@@ -262,13 +258,9 @@ static by_status generate(job *j, const by_api_converted *c, by_arena *arena, co
     by_request_opts o = by_request_opts_default();
     o.tokens = ids->ids;
     o.n_tokens = (int32_t)n_prompt;
-    o.max_tokens = (int32_t)(j->max_tokens < room ? j->max_tokens : room);
+    o.max_tokens = (int32_t)(j->draw.max_tokens < room ? j->draw.max_tokens : room);
     o.grammar = limited ? &g : NULL;
-    o.sampling.law.temperature = (float)j->temperature;
-    o.sampling.law.top_p = (float)j->top_p;
-    o.sampling.law.top_k = (int32_t)j->top_k;
-    o.sampling.law.min_p = (float)j->min_p;
-    o.sampling.seed = j->seed;
+    BY_TRY(by_draw_flags_set(&o.sampling, &j->draw, true, err));
     o.sampling.eos_id = j->model->cfg.eos_id;
     BY_TRY(make_answer(j, c, (int32_t)n_prompt, err));
     by_status status = by_one_request_run(r, j->engine, &o, on_token, j, NULL, err);
@@ -298,7 +290,7 @@ static by_status print_json(job *j, const by_one_result *r, by_err *err) {
     by_json_out_z(&o, finish_name(j->end));
     const struct { const char *key; uint64_t value; } counts[] = {
         {"prompt_tokens", (uint64_t)r->info.n_prompt}, {"completion_tokens", j->usage.completion_tokens},
-        {"reasoning_tokens", j->usage.reasoning_tokens}, {"seed", j->seed}};
+        {"reasoning_tokens", j->usage.reasoning_tokens}, {"seed", j->draw.seed}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         by_json_out_key(&o, counts[i].key);
         by_json_out_uint(&o, counts[i].value);
@@ -389,22 +381,15 @@ static bool usage_ok(job *j) {
 }
 
 int by_cmd_run(int argc, char **argv) {
-    job j = {.flags = by_engine_flags_default(), .max_tokens = 4096, .top_k = -1, .temperature = 1, .top_p = 1};
+    job j = {.flags = by_engine_flags_default(), .draw = by_draw_flags_default(4096)};
     const by_flag flags[] = {
         {.names = "--prompt,-p", .kind = BY_FLAG_STRING, .out = &j.prompt, .help = "the question"},
         {.names = "--file,-f", .kind = BY_FLAG_STRING, .out = &j.file, .help = "read it from a file (- = standard input)"},
         {.names = "--raw", .kind = BY_FLAG_BOOL, .out = &j.raw, .help = "continue the text without the chat format"},
         {.names = "--system", .kind = BY_FLAG_STRING, .out = &j.system, .help = "system message"},
-        {.names = "--think", .kind = BY_FLAG_STRING, .out = &j.think, .help = "none (default), low, high, max, or 1..100"},
+        {.names = "--think", .kind = BY_FLAG_STRING, .out = &j.think, .help = "none, low, high, max or 1 to 100 (default: none)"},
         {.names = "--image", .kind = BY_FLAG_LIST, .out = &j.images, .help = NULL},
-        {.names = "--max-tokens,-n,--n-predict", .kind = BY_FLAG_INT, .out = &j.max_tokens, .min = 1, .max = INT32_MAX,
-         .help = "most tokens to generate (default 4096, cut at the context)"},
-        {.names = "--temp,--temperature", .kind = BY_FLAG_DOUBLE, .out = &j.temperature, .dmin = 0, .dmax = 1e6,
-         .help = "0 = always the most likely token (default 1)"},
-        {.names = "--top-p", .kind = BY_FLAG_DOUBLE, .out = &j.top_p, .dmin = 1e-9, .dmax = 1, .help = "nucleus (default 1 = off)"},
-        {.names = "--top-k", .kind = BY_FLAG_INT, .out = &j.top_k, .min = -1, .max = INT32_MAX, .help = "-1 = off (default)"},
-        {.names = "--min-p", .kind = BY_FLAG_DOUBLE, .out = &j.min_p, .dmin = 0, .dmax = 1, .help = "0 = off (default)"},
-        {.names = "--seed,-s", .kind = BY_FLAG_UINT64, .out = &j.seed, .seen = &j.has_seed, .help = "same seed, same text (default: random)"},
+        BY_DRAW_FLAG_ROWS(j.draw, "4096"),
         {.names = "--stop", .kind = BY_FLAG_LIST, .out = &j.stops, .help = "end the answer at this text; may repeat"},
         {.names = "--json-schema", .kind = BY_FLAG_STRING, .out = &j.schema, .help = "file with a JSON schema that the answer follows"},
         {.names = "--regex", .kind = BY_FLAG_STRING, .out = &j.regex, .help = "regular expression that the whole answer matches"},
@@ -419,8 +404,6 @@ int by_cmd_run(int argc, char **argv) {
     by_err err = {0};
     by_status status = BY_OK;
     if (!usage_ok(&j)) return by_args_free(flags, n_flags), 2;
-    if (j.top_k == 0) status = BY_FAIL(&err, BY_EINVAL, "--top-k: 0 is neither -1 nor at least 1");
-    if (!j.has_seed && getrandom(&j.seed, sizeof j.seed, 0) != sizeof j.seed) status = BY_FAIL(&err, BY_EIO, "no random seed to be had");
     j.show_reasoning = isatty(1) && !j.json;
     if (isatty(1)) end_line_on_interrupt();
     if (status == BY_OK) status = run(&j, &err);

@@ -161,6 +161,7 @@ static by_status serve(server *s, serve_flags *f, const char **keys, int n_keys,
     {.names = (name), .kind = BY_FLAG_DOUBLE, .out = &(var), .dmin = (least), .dmax = 1e6, .help = (text)}
 
 #define SERVE_FLAG_ROWS(f)                                                                                             \
+    BY_FLAG_HEADING("server"),                                                                                         \
     {.names = "--host", .kind = BY_FLAG_STRING, .out = &(f).host, .help = "address to listen at (default: 127.0.0.1)"}, \
     {.names = "--port", .kind = BY_FLAG_INT, .out = &(f).port, .min = 0, .max = 65535,                                  \
      .help = "port (default: 8000; 0 = any free one)"},                                                                \

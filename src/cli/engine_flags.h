@@ -39,6 +39,7 @@ by_engine_flags by_engine_flags_default(void);
 
 /* Rows for a command's table; f is a by_engine_flags variable. The first macro is the part about drafts. */
 #define BY_DRAFT_FLAG_ROWS(f)                                                                                          \
+    BY_FLAG_HEADING("drafts"),                                                                                         \
     {.names = "--draft-mode", .kind = BY_FLAG_CHOICE, .out = &(f).draft_mode, .choices = "auto|confidence|fixed|off",  \
      .help = "drafts: while they pay, as many as pay, all of them, none (default: auto)"},                             \
     {.names = "--draft-tokens,--spec-tokens,--speculative-num-draft-tokens", .kind = BY_FLAG_INT,                      \
@@ -55,6 +56,7 @@ by_engine_flags by_engine_flags_default(void);
 
 #define BY_ENGINE_FLAG_ROWS(f)                                                                                         \
     BY_CHECKPOINT_FLAG_ROWS((f).model), BY_CONTEXT_FLAG_ROW((f).model),                                                \
+    BY_FLAG_HEADING("requests and memory"),                                                                            \
     {.names = "--max-num-seqs,--parallel,-np,--max-running-requests", .kind = BY_FLAG_INT, .out = &(f).max_seqs,       \
      .min = 1, .max = BY_LIMIT_SEQS, .help = "sequences that run at once (default: 256)"},                             \
     {.names = "--max-num-batched-tokens,--chunked-prefill-size,-b", .kind = BY_FLAG_INT, .out = &(f).max_rows,         \
@@ -65,6 +67,10 @@ by_engine_flags by_engine_flags_default(void);
      .help = "most host memory for caches, as 800M or 2G (default: a quarter of what is free)"},                       \
     {.names = "--gpu-memory-utilization,--mem-fraction-static", .kind = BY_FLAG_DOUBLE, .out = &(f).memory_share,      \
      .dmin = 0.001, .dmax = 1, .help = "share of the free memory for caches, instead of --ram"},                       \
+    {.names = "--bypass-limit", .kind = BY_FLAG_INT, .out = &(f).bypass_limit, .min = 0, .max = INT32_MAX,             \
+     .help = "requests that may pass one that does not fit yet (default: 4)"},                                         \
+    {.names = "--expect-quantile", .kind = BY_FLAG_DOUBLE, .out = &(f).expect_quantile, .dmin = 0.001, .dmax = 1,      \
+     .help = "quantile of past output lengths that admission reserves for (default: 0.9)"},                            \
     {.names = "--kv-blocks,--num-gpu-blocks-override", .kind = BY_FLAG_INT, .out = &(f).kv_blocks, .min = 1,           \
      .max = INT32_MAX / 2, .help = "blocks of 128 tokens (default: from the memory)"},                                 \
     {.names = "--state-slots", .kind = BY_FLAG_INT, .out = &(f).state_slots, .min = 1, .max = BY_LIMIT_SEQS,           \
@@ -73,12 +79,14 @@ by_engine_flags by_engine_flags_default(void);
      .help = "state slots by running sequence, without --state-slots (default: 1.2)"},                                 \
     {.names = "--backtrack", .kind = BY_FLAG_INT, .out = &(f).backtrack, .min = 1, .max = BY_LIMIT_DRAFT_BLOCK,        \
      .help = "tokens that may be rolled back (default: 6, and what drafts need)"},                                     \
+    BY_FLAG_HEADING("tokens"),                                                                                         \
     {.names = "--sampler", .kind = BY_FLAG_CHOICE, .out = &(f).sampler, .choices = "smooth|deepinfer",                 \
      .help = "how a random word becomes a token (default: smooth)"},                                                   \
     {.names = "--sampler-topk", .kind = BY_FLAG_INT, .out = &(f).top_k, .min = 1, .max = BY_LIMIT_VOCAB,               \
      .help = "top_k of every request, whatever it says (default: its own)"},                                           \
     {.names = "--ban-tokens", .kind = BY_FLAG_LIST, .out = &(f).ban,                                                   \
      .help = "token ids that are never produced, as 5,9 or 100-120; may repeat"},                                      \
+    BY_FLAG_HEADING("prompts"),                                                                                        \
     {.names = "--prefix-cache,--no-prefix-cache", .kind = BY_FLAG_BOOL, .out = &(f).prefix_cache,                      \
      .help = "reuse what prompts have in common (default: on)"},                                                       \
     {.names = "--swa-restore", .kind = BY_FLAG_CHOICE, .out = &(f).restore,                                            \
@@ -100,19 +108,17 @@ by_engine_flags by_engine_flags_default(void);
      .help = "deadline policy: wait after which prompts get whole steps (default: 1000)"},                             \
     {.names = "--mixed-prefill-rows", .kind = BY_FLAG_INT, .out = &(f).mixed_rows, .min = 1,                           \
      .max = BY_LIMIT_STEP_ROWS, .help = "most prompt rows of a step that also decodes (default: what is left)"},       \
-    {.names = "--bypass-limit", .kind = BY_FLAG_INT, .out = &(f).bypass_limit, .min = 0, .max = INT32_MAX,             \
-     .help = "requests that may pass one that does not fit yet (default: 4)"},                                         \
+    BY_FLAG_HEADING("grammars"),                                                                                       \
     {.names = "--grammar-timeout", .kind = BY_FLAG_INT, .out = &(f).grammar_timeout_ms, .min = 1, .max = 600000,       \
      .help = "longest compilation of one grammar or schema, in ms (default: 2000)"},                                   \
     {.names = "--grammar-threads", .kind = BY_FLAG_INT, .out = &(f).grammar_threads, .min = 1, .max = 64,              \
      .help = "threads that compile grammars (default: 2)"},                                                            \
     {.names = "--grammar-cache", .kind = BY_FLAG_STRING, .out = &(f).grammar_cache,                                    \
      .help = "most memory for compiled grammars (default: 1G)"},                                                       \
-    {.names = "--expect-quantile", .kind = BY_FLAG_DOUBLE, .out = &(f).expect_quantile, .dmin = 0.001, .dmax = 1,      \
-     .help = "quantile of past output lengths that admission reserves for (default: 0.9)"},                            \
+    BY_DRAFT_FLAG_ROWS(f),                                                                                             \
+    BY_FLAG_HEADING("steps"),                                                                                          \
     {.names = "--batch-invariant", .kind = BY_FLAG_BOOL, .out = &(f).invariant,                                        \
      .help = "results do not depend on what else runs (always so on the CPU)"},                                        \
-    BY_DRAFT_FLAG_ROWS(f),                                                                                             \
     {.names = "--log-steps", .kind = BY_FLAG_INT, .out = &(f).log_steps, .min = 0, .max = INT32_MAX,                   \
      .help = "a line of figures on standard error every so many steps (default: 0, none)"},                            \
     {.names = "--async,--no-async", .kind = BY_FLAG_BOOL, .out = &(f).async,                                           \

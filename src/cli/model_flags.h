@@ -23,6 +23,7 @@ static inline by_model_flags by_model_flags_default(void) {
 /* Rows for a command's table; f is a by_model_flags variable. The first macro is without the rows of a step, which the
  * engine's own flags set. */
 #define BY_CHECKPOINT_FLAG_ROWS(f)                                                                                     \
+    BY_FLAG_HEADING("model and device"),                                                                               \
     {.names = "--model,-m,--model-path", .kind = BY_FLAG_STRING, .out = &(f).model,                                    \
      .help = "folder of the checkpoint (default: the bundled tiny model, or BATHYC_MODEL)"},                           \
     {.names = "--backend,--device", .kind = BY_FLAG_CHOICE, .out = &(f).backend, .choices = BY_BACKEND_CHOICES,        \

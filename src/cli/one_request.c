@@ -1,9 +1,22 @@
 /* one_request.c - see one_request.h. */
 #include "cli/one_request.h"
 
+#include <sys/random.h>
+
 #include "base/clock.h"
 
 enum { CHUNK = 512, LOOK_MS = 50 }; /* rows of a step, unless asked for; how long an interrupt may go unseen while the prompt is read */
+
+by_status by_draw_flags_set(by_sample_params *o, by_draw_flags *d, bool keep_seed, by_err *err) {
+    o->law.temperature = (float)d->temperature;
+    o->law.top_p = (float)d->top_p;
+    o->law.top_k = d->top_k > 0 ? (int32_t)d->top_k : -1; /* 0 means off, too, as in requests */
+    o->law.min_p = (float)d->min_p;
+    o->seed = d->seed;
+    if (!d->has_seed && getrandom(&o->seed, sizeof o->seed, 0) != sizeof o->seed) return BY_FAIL(err, BY_EIO, "no random seed to be had");
+    if (keep_seed) d->seed = o->seed, d->has_seed = true;
+    return BY_OK;
+}
 
 by_status by_one_request_open(by_engine **out, by_engine_flags *f, by_err *err) {
     by_engine_opts o;

@@ -71,6 +71,16 @@ done
 expect_exit 0 "$program" run -p Hi -n 2 --perf-cache-dir "$tmp/costs"
 [ -d "$tmp/costs" ] || fail "no folder of step costs"
 
+# run and chat draw by the same flags; top-k 0 and -1 are off
+for flag in --max-tokens,-n,--n-predict --temp,--temperature --top-p --top-k --min-p --seed,-s; do
+    for command in run chat; do "$program" $command --help | grep -qe "^  $flag " || fail "$command has no $flag"; done
+done
+for k in -1 0; do expect_exit 0 "$program" run --raw -p "The" -n 8 -s 3 --top-k $k && cp "$tmp/out" "$tmp/top$k"; done
+cmp -s "$tmp/top-1" "$tmp/top0" || fail "--top-k 0 is not off"
+expect_exit 0 "$program" serve --help
+[ "$(grep -xc 'server:\|model and device:\|requests and memory:\|drafts:' "$tmp/out")" = 4 ] || fail "headings of help"
+[ "$(awk 'length > 150' "$tmp/out" | wc -l)" = 0 ] || fail "long lines of help"
+
 # broken lines
 expect_exit 1 "$program" conform <<<'nonsense'
 says out '"error"'
