@@ -56,7 +56,7 @@ struct by_api_stream {
     by_answer_end end;
     by_api_whole whole;
 
-    size_t text_bytes; /* Completions: of the text so far */
+    size_t text_chars; /* Completions: of the text so far */
 
     /* Messages: the open block. */
     by_api_open open;

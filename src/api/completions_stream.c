@@ -1,6 +1,7 @@
 /* completions_stream.c - Completions (raw prompt): chunks and the whole object in the OpenAI text completion shape. There is
  * no chat format here: text is passed on as it is, only stop strings act. */
 #include "api/api_stream_impl.h"
+#include "base/utf8.h"
 
 /* ---- log probabilities: the chat form of a token list -> four parallel lists ---- */
 
@@ -27,7 +28,15 @@ static void put_alternatives(by_json_out *o, const by_json *t) {
     by_json_out_object_end(o);
 }
 
-/* list: what by_logprob_write wrote, without brackets. offset: of the first token, in bytes of the text. */
+/* Characters that begin in the bytes of a token. */
+static size_t n_begun(const by_json *bytes) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < bytes->n; i++) n += (bytes->v.items[i].v.i & 0xc0) != 0x80;
+    return n;
+}
+
+/* list: what by_logprob_write wrote, without brackets. offset: of the first token, in characters of the text. A
+ * token inside a character stands behind it, as one that began. */
 static void put_logprobs(by_buf *b, by_str list, size_t offset) {
     by_arena arena;
     by_arena_init(&arena, BY_MEM_JSON);
@@ -52,7 +61,7 @@ static void put_logprobs(by_buf *b, by_str list, size_t offset) {
                 else if (k == 1) by_json_out_value(&o, by_json_get(t, "logprob"));
                 else if (k == 2) by_json_out_value(&o, by_json_get(t, "token"));
                 else put_alternatives(&o, t);
-                at += by_json_get(t, "bytes")->n;
+                at += n_begun(by_json_get(t, "bytes"));
             }
             by_json_out_array_end(&o);
         }
@@ -123,14 +132,14 @@ static void begin(by_api_stream *s) {
     s->head_len = s->out.len;
     if (!s->request->echo_prompt || s->request->prompt.len == 0) return;
     put_choice(&s->out, s, s->request->prompt, s->request->prompt_logprobs, 0, false);
-    s->text_bytes = s->request->prompt.len;
+    s->text_chars = by_utf8_count(s->request->prompt);
     end_chunk(s, NULL);
 }
 
 static void delta(by_api_stream *s, const by_answer_delta *d) {
     if (!s->on_event || d->d.kind != BY_DELTA_CONTENT) return;
-    put_choice(&s->out, s, d->d.text, d->has_logprobs ? d->logprobs : BY_STR(""), s->text_bytes, false);
-    s->text_bytes += d->d.text.len;
+    put_choice(&s->out, s, d->d.text, d->has_logprobs ? d->logprobs : BY_STR(""), s->text_chars, false);
+    s->text_chars += by_utf8_count(d->d.text);
     end_chunk(s, NULL);
 }
 
@@ -152,7 +161,7 @@ static void put_whole_choice(by_buf *out, by_api_stream *s) {
         by_buf_push_str(&both, s->request->prompt_logprobs);
         if (both.len && logprobs.len) by_buf_push_byte(&both, ',');
     }
-    size_t offset = both.len ? 0 : prompt.len;
+    size_t offset = both.len ? 0 : by_utf8_count(prompt);
     by_buf_push_str(&both, logprobs);
     by_buf_push_str(&s->scratch, prompt);
     by_buf_push_str(&s->scratch, by_buf_str(&s->whole.content));

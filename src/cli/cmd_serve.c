@@ -96,12 +96,24 @@ typedef struct {
     bool honour, each_token, null_backend;
 } serve_flags;
 
+/* What a browser sends as Origin: scheme://host[:port] and nothing behind it; anything else would never be equal to one. */
+static by_status check_origins(const by_flag_list *origins, by_err *err) {
+    for (int i = 0; i < origins->n; i++) {
+        const char *o = origins->items[i], *host = strstr(o, "://");
+        if (strcmp(o, "*") == 0 || strcmp(o, "null") == 0) continue;
+        if (!host || host == o || !host[3] || strpbrk(host + 3, "/?#@ ,"))
+            return BY_FAIL(err, BY_EINVAL, "--cors-origin: '%s' is neither an origin (scheme://host or scheme://host:port) nor *", o);
+    }
+    return BY_OK;
+}
+
 static by_status set_http(by_http_opts *o, const serve_flags *f, by_err *err) {
     int64_t bytes;
     *o = by_http_opts_default();
     o->host = f->host;
     o->port = (int)f->port;
     o->version = BATHYC_VERSION;
+    BY_TRY(check_origins(&f->origins, err));
     o->origins = f->origins.items;
     o->n_origins = f->origins.n;
     o->max_connections = (int32_t)f->max_connections;

@@ -258,6 +258,12 @@ static void find_route(by_exchange *ex) {
     refuse(ex, 405, NULL, "%.*s is not allowed here; allowed: %s, OPTIONS", BY_STR_ARG(ex->method), allow);
 }
 
+/* Is the body as it stands? A compressed one could grow to any size; nobody needs it here. */
+static bool is_plain(const by_exchange *ex) {
+    const by_str *coding = by_http_header_get(ex->head, "content-encoding");
+    return !coding || coding->len == 0 || (coding->len == 8 && strncasecmp(coding->ptr, "identity", 8) == 0);
+}
+
 void by_route_begin(by_exchange *ex) {
     by_http *h = ex->http;
     set_request_id(ex);
@@ -280,6 +286,9 @@ void by_route_begin(by_exchange *ex) {
     } else if (!r->early && (h->draining || !h->service)) {
         by_metrics_add(h->metrics, BY_COUNT_REFUSED_NOT_READY, 1);
         refuse(ex, 503, NULL, h->draining ? "the server is shutting down" : "the model is being loaded");
+    } else if (!is_plain(ex)) {
+        by_reply_header(ex, "Accept-Encoding", "identity");
+        refuse(ex, 415, NULL, "Content-Encoding: a body is taken only as it is, without compression");
     }
 }
 

@@ -112,6 +112,14 @@ def expect_continue_is_answered_first():
     equal(parse_one(data)[0], 404)
 
 
+def a_compressed_body_is_refused():
+    body = b'{"tokens":[300]}'
+    status, headers, answer = server.call("POST", "/detokenize", body, {"Content-Encoding": "gzip", "Content-Type": "application/json"})
+    equal((status, headers["accept-encoding"]), (415, "identity"))
+    assert "Content-Encoding" in json.loads(answer)["error"]["message"]
+    equal(server.call("POST", "/detokenize", body, {"Content-Encoding": "Identity", "Content-Type": "application/json"})[0], 200)
+
+
 BAD = [
     (b"GET / HTTP/1.1\r\nHost: a\n\r\n", 400),
     (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400),
@@ -385,7 +393,8 @@ def usage_errors():
     import subprocess
     from http_support import PROGRAM
     for flags in (["--port", "70000"], ["--prot", "1"], ["--host", "no.such.host.invalid", "--port", "0"], ["--max-body", "1T"],
-                  ["--api-key-file", "/dev/null"], ["-m", "/nowhere", "--port", "0"], ["--api-key", ""]):
+                  ["--api-key-file", "/dev/null"], ["-m", "/nowhere", "--port", "0"], ["--api-key", ""], ["--cors-origin", "page.example", "--port", "0"],
+                  ["--cors-origin", "https://page.example/", "--port", "0"]):
         p = subprocess.run([PROGRAM, "serve", *flags], capture_output=True, timeout=DEADLINE)
         equal((p.returncode in (1, 2), len(p.stderr) > 0), (True, True), (flags, p.returncode, p.stderr))
 
@@ -409,7 +418,7 @@ def at_most_so_many_connections():
 if __name__ == "__main__":
     sys.exit(run([pipelined_requests_are_answered_in_order, a_second_request_during_the_first_is_harmless, a_request_may_come_byte_by_byte,
                   answers_that_nobody_reads_hold_back_requests, a_reset_while_nothing_is_read_is_seen,
-                  expect_continue_is_answered_first, what_is_malformed_is_refused_and_ends_the_connection, versions_and_methods,
+                  expect_continue_is_answered_first, a_compressed_body_is_refused, what_is_malformed_is_refused_and_ends_the_connection, versions_and_methods,
                   clients_that_break_off_leave_nothing, slow_clients_are_ended, bodies_are_counted_once, long_texts_do_not_hold_up_streams,
                   request_ids, keys_and_origins,
                   not_ready_is_503_with_retry_after, a_signal_while_loading_is_an_orderly_end, at_most_so_many_connections, the_end_is_orderly, usage_errors]))

@@ -177,6 +177,18 @@ static void completions_have_lists_of_log_probabilities(void **state) {
                                          "\"tokens\":[\"ab\",\"x\"],\"top_logprobs\":[null,{\"x\":-0.5,\"y\":-1.25}]}"));
     assert_non_null(strstr(by_buf_z(&events), "\"text\":\"ab\",\"logprobs\":{\"text_offset\":[0],\"token_logprobs\":[null],"));
     assert_non_null(strstr(by_buf_z(&events), "\"text\":\"x\",\"logprobs\":{\"text_offset\":[2],\"token_logprobs\":[-0.5],"));
+    by_api_stream_destroy(s);
+    r.prompt = BY_STR("\xc3\xa9\xe6\x97\xa5"); /* offsets count characters, of which a token may hold a part */
+    r.prompt_logprobs = BY_STR("{\"token\":\"\\u00e9\",\"logprob\":null,\"bytes\":[195,169],\"top_logprobs\":[]},"
+                               "{\"token\":\"\\\\xe6\",\"logprob\":-1.0,\"bytes\":[230],\"top_logprobs\":[]},"
+                               "{\"token\":\"\\\\x97\\\\xa5\",\"logprob\":-1.0,\"bytes\":[151,165],\"top_logprobs\":[]}");
+    s = open_stream(&r, (by_api_stream_opts){.keep_whole = true, .answer = {.tok = tok, .server = true}});
+    assert_int_equal(by_api_stream_tokens(s, ids, 1, lps, 1, NULL), BY_OK);
+    finish(s);
+    by_buf_clear(&b);
+    assert_int_equal(by_api_stream_write_whole(s, &b, NULL), BY_OK);
+    assert_non_null(strstr(by_buf_z(&b), "\"text_offset\":[0,1,2,2],"));
+    assert_non_null(strstr(by_buf_z(&events), "\"text\":\"x\",\"logprobs\":{\"text_offset\":[2],"));
     by_buf_deinit(&b);
     by_api_stream_destroy(s);
     by_tok_destroy(tok);
