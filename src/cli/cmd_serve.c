@@ -19,6 +19,7 @@ typedef struct {
     by_http *http;
     by_service_opts service;
     int64_t start_ns, alive_ns, watchdog_ms;
+    const char *unsaid; /* what systemd must hear and had no room for yet; the end takes the place of the beginning */
     const char *host;
 } server;
 
@@ -62,25 +63,26 @@ static by_status load(void *arg, by_service **out, by_err *err) {
     return by_service_open(out, &s->service, err);
 }
 
+static void tell_systemd(server *s, const char *state) { s->unsaid = by_sd_notify(state) == BY_AGAIN ? state : NULL; }
+
 static void on_ready(void *arg, int64_t load_ns, int64_t first_ns) {
     server *s = arg;
     fprintf(stderr, "bathyc serve: ready after %.1f s (loading %.1f s, first token %.1f s)\n", (double)(by_clock_ns() - s->start_ns) * 1e-9,
             (double)load_ns * 1e-9, (double)first_ns * 1e-9);
-    by_sd_notify("READY=1\nSTATUS=ready");
+    tell_systemd(s, "READY=1\nSTATUS=ready");
 }
 
 static void on_stopping(void *arg) {
-    (void)arg;
     fprintf(stderr, "bathyc serve: stopping; answers that run may end, a second signal ends them\n");
-    by_sd_notify("STOPPING=1\nSTATUS=answers that run may end");
+    tell_systemd(arg, "STOPPING=1\nSTATUS=answers that run may end");
 }
 
 static void on_alive(void *arg) {
     server *s = arg;
     int64_t now = by_clock_ns();
+    if (s->unsaid) tell_systemd(s, s->unsaid);
     if (s->watchdog_ms <= 0 || now - s->alive_ns < s->watchdog_ms * 500000) return; /* half the time */
-    s->alive_ns = now;
-    by_sd_notify("WATCHDOG=1");
+    if (by_sd_notify("WATCHDOG=1") != BY_AGAIN) s->alive_ns = now;
 }
 
 /* Seconds, with a fraction, to milliseconds. */

@@ -20,6 +20,6 @@ if command -v systemd-analyze >/dev/null; then
     parts="$parts systemd-analyze"
 fi
 
-timeout 100 python3 -B "$source/tests/integration/deploy.py" "$program" "$source" "$tmp" || fail "deploy.py"
+timeout 300 python3 -B "$source/tests/integration/deploy.py" "$program" "$source" "$tmp" || fail "deploy.py"
 [ $failures -eq 0 ] && echo "deploy: ok$parts"
 exit $((failures > 0))
