@@ -179,7 +179,7 @@ static by_status run_tests(bench *b, by_grammar *g, const by_json *req, by_arena
 static void run_case(bench *b, const by_json *req, by_arena *a) {
     const by_json null = {.type = BY_JSON_NULL}, *id = by_json_get(req, "id"), *kind = by_json_get(req, "kind"),
                   *grammar = by_json_get(req, "grammar");
-    by_grammar_opts opts = {.whitespace = BY_GRAMMAR_WS_ANY};
+    by_grammar_opts opts = {.whitespace = BY_GRAMMAR_WS_ANY, .empty_ok = true}; /* "no value" is a verdict like others */
     by_grammar_error where = {0};
     by_err err = {0};
     by_buf text = {0}, results = {0};

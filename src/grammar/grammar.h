@@ -77,6 +77,7 @@ typedef struct by_grammar_opts {
     bool lenient;          /* unsupported keywords become warnings */
     bool one_of_any;       /* oneOf as anyOf */
     bool integer_dot_zero; /* integers may be written 1.0 */
+    bool empty_ok;         /* a JSON schema that no value satisfies compiles, too: its first mask is empty. For verdicts only */
     by_str root;           /* EBNF root rule; empty = "root" */
     int64_t timeout_us;    /* of compilation; 0 = 2 s */
     size_t memory_max;     /* bytes a grammar may hold; 0 = 256 MiB */

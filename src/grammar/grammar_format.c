@@ -30,7 +30,7 @@
 #define EMAIL      "(?:[" ATEXT "]+(?:\\.[" ATEXT "]+)*|" QUOTED ")@(?:" MAIL_LABEL "(?:\\." MAIL_LABEL ")*|" ADDRESS ")"
 #define ILABEL     "[A-Za-z0-9\\u0080-\\U0010ffff](?:[A-Za-z0-9\\u0080-\\U0010ffff-]*[A-Za-z0-9\\u0080-\\U0010ffff])?"
 #define IDN_EMAIL                                                                                                      \
-    "(?:[" ATEXT "\\u0080-\\U0010ffff]+(?:\\.[" ATEXT "\\u0080-\\U0010ffff]+)*|" QUOTED ")@(?:" ILABEL "(?:\\." ILABEL \
+    "(?:[\\u0080-\\U0010ffff" ATEXT "]+(?:\\.[\\u0080-\\U0010ffff" ATEXT "]+)*|" QUOTED ")@(?:" ILABEL "(?:\\." ILABEL \
     ")*|" ADDRESS ")"
 /* RFC 3986; X adds characters: nothing for URIs, all beyond ASCII for IRIs. */
 #define PCT             "%[0-9a-fA-F]{2}"
@@ -71,6 +71,20 @@ static const struct {
     {"byte", "(?:" B64 "{4})*(?:" B64 "{2}==|" B64 "{3}=)?"},
     {"base64", "(?:" B64 "{4})*(?:" B64 "{2}==|" B64 "{3}=)?"},
 };
+
+/* Regular expressions as in ECMA-262 with the u flag; a lone ] or } may stand for itself, as most engines have it. Whether
+ * ranges and counts are in order, and a back-reference has its group, is not looked at: back-references are not offered. */
+static const char regex_syntax[] =
+    "root ::= branch (\"|\" branch)*\n"
+    "branch ::= piece*\n"
+    "piece ::= [$^] | \"\\\\\" [bB] | \"(?\" \"<\"? [=!] root \")\" | atom (([*+?] | \"{\" [0-9]+ (\",\" [0-9]*)? \"}\") \"?\"?)?\n"
+    "atom ::= [^$^\\\\.*+?()[{|] | \".\" | \"\\\\\" escape | \"\\\\k<\" name \">\" | set"
+    " | \"(\" (\"?:\" | \"?<\" name \">\")? root \")\"\n"
+    "name ::= [A-Za-z_$] [A-Za-z0-9_$]*\n"
+    "escape ::= [dDsSwWtnvfr0] | \"c\" [A-Za-z] | \"x\" hex hex | \"u\" hex hex hex hex | \"u{\" \"0\"* (hex | \"10\" hex{4}"
+    " | hex{2,5}) \"}\" | [pP] \"{\" [A-Za-z_]+ (\"=\" [A-Za-z0-9_]+)? \"}\" | [$^\\\\.*+?()[{}|/] | \"]\"\n"
+    "set ::= \"[\" \"^\"? ([^\\]\\\\] | \"\\\\\" (escape | \"b\" | \"-\"))* \"]\"\n"
+    "hex ::= [0-9a-fA-F]\n";
 
 static by_gr_term rx(by_gr *g, const char *z) {
     by_gr_regex_opts o = {.dotall = true, .ecma_space = true};
@@ -125,6 +139,7 @@ by_gr_term by_gr_format(by_gr *g, by_str name, bool *known) {
     for (unsigned i = 0; i < sizeof formats / sizeof formats[0]; i++)
         if (by_str_eqz(name, formats[i].name)) return rx(g, formats[i].regex);
     if (by_str_eqz(name, "hostname")) return hostname(g);
+    if (by_str_eqz(name, "regex")) return by_gr_compile_ebnf(g, by_str_z(regex_syntax), (by_str){0});
     bool date = by_str_eqz(name, "date-time");
     if (date || by_str_eqz(name, "time")) {
         by_gr_term t = by_gr_alt2(g, rx(g, TIME), by_gr_leap(g));

@@ -358,7 +358,12 @@ by_gr_term by_gr_integer(by_gr *g);
  * are among them where zero is. */
 typedef enum by_gr_cmp { BY_GR_GE, BY_GR_GT, BY_GR_LE, BY_GR_LT } by_gr_cmp;
 by_gr_term by_gr_number_cmp(by_gr *g, by_gr_cmp cmp, by_str bound, bool minus_zero);
-by_gr_term by_gr_number_multiple(by_gr *g, by_str of);
+typedef enum by_gr_multiple {
+    BY_GR_MULTIPLE,       /* any decimals */
+    BY_GR_MULTIPLE_DOT_0, /* integers, also with a fraction of zeros; no other condition beside it, so any divisor will do */
+    BY_GR_MULTIPLE_WHOLE  /* the same without a fraction */
+} by_gr_multiple;
+by_gr_term by_gr_number_multiple(by_gr *g, by_str of, by_gr_multiple form);
 /* Sign, digits without leading zeros and decimal exponent of a JSON number text; false when it is too long. */
 typedef struct by_gr_decimal {
     bool neg;

@@ -114,7 +114,7 @@ static by_status build(by_grammar *gr, by_grammar_error *where, by_err *err) {
     g->deadline_ns = by_clock_ns() + (o.timeout_us > 0 ? o.timeout_us : TIMEOUT_DEFAULT_US) * 1000;
     g->ws = whitespace(g, &o);
     gr->root = by_gr_bad(g) ? BY_GR_NEVER : front_end(gr);
-    if (!by_gr_bad(g) && gr->root == BY_GR_NEVER) by_gr_fail(g, BY_EINVAL, "grammar: nothing matches");
+    if (!by_gr_bad(g) && gr->root == BY_GR_NEVER && !o.empty_ok) by_gr_fail(g, BY_EINVAL, "grammar: nothing matches");
     if (!by_gr_bad(g)) by_gr_row_of(g, gr->root); /* finds what only the first step shows */
     g->compiling = false;
     if (!by_gr_bad(g)) return BY_OK;

@@ -7,7 +7,10 @@
 
 #include "grammar/grammar_internal.h"
 
-#define MULTIPLE_MAX 1000000u /* remainders of one multipleOf; states are made only as they are reached */
+/* Remainders of one multipleOf; states are made only as they are reached. Where other conditions stand beside it, a search
+ * for a member may have to go through all of them. */
+#define MULTIPLE_MAX 1000000u
+#define MULTIPLE_FREE_MAX 4000000000u
 
 static by_gr_term digits(by_gr *g, uint32_t min, uint32_t max) {
     return by_gr_rep(g, by_gr_byte_range(g, '0', '9'), min, max);
@@ -210,6 +213,8 @@ by_gr_term by_gr_number_cmp(by_gr *g, by_gr_cmp cmp, by_str bound, bool minus_ze
 /* ---- multiples: MOD terms. a = modulus, x = fraction digits of the divisor, b = remainder of the digits so far times
  * nothing yet, c = phase. */
 
+#define SCALE_MASK 0x7fffu
+#define SCALE_WHOLE 0x8000u /* no fraction is offered */
 enum { P_START, P_SIGN, P_ZERO, P_INT, P_FRAC }; /* P_FRAC + j: j fraction digits read */
 
 static uint64_t pow10_mod(uint32_t k, uint64_t m) {
@@ -229,7 +234,7 @@ static bool can_close(uint32_t mod, uint32_t rem, uint32_t left) {
 
 bool by_gr_mod_nullable(by_gr *g, uint32_t mod, uint32_t rem, uint32_t phase) {
     (void)g;
-    uint32_t scale = phase >> 16;
+    uint32_t scale = phase >> 16 & SCALE_MASK;
     phase &= 0xffff;
     if (phase < P_ZERO || phase == P_FRAC) return false;
     uint32_t done = phase > P_FRAC ? phase - P_FRAC : 0;
@@ -243,11 +248,11 @@ static by_gr_term mod_make(by_gr *g, uint32_t mod, uint32_t scale, uint32_t rem,
 }
 
 const by_gr_row *by_gr_row_mod(by_gr *g, by_gr_node n) {
-    uint32_t mod = n.a, scale = n.x, rem = n.b, phase = n.c, k = 0;
+    uint32_t mod = n.a, flags = n.x, scale = n.x & SCALE_MASK, rem = n.b, phase = n.c, k = 0;
     by_gr_range out[12];
-    if (phase == P_START) out[k++] = (by_gr_range){'-', '-', mod_make(g, mod, scale, 0, P_SIGN)};
-    if ((phase == P_ZERO || phase == P_INT) && can_close(mod, rem, scale))
-        out[k++] = (by_gr_range){'.', '.', mod_make(g, mod, scale, rem, P_FRAC)};
+    if (phase == P_START) out[k++] = (by_gr_range){'-', '-', mod_make(g, mod, flags, 0, P_SIGN)};
+    if ((phase == P_ZERO || phase == P_INT) && !(flags & SCALE_WHOLE) && can_close(mod, rem, scale))
+        out[k++] = (by_gr_range){'.', '.', mod_make(g, mod, flags, rem, P_FRAC)};
     for (uint32_t d = 0; d < 10; d++) {
         uint32_t to_phase = P_INT, to = (uint32_t)(((uint64_t)rem * 10 + d) % mod);
         if (phase == P_ZERO) break;
@@ -262,22 +267,34 @@ const by_gr_row *by_gr_row_mod(by_gr *g, by_gr_node n) {
             } else if (!can_close(mod, to, scale - done - 1))
                 continue;
         }
-        out[k++] = (by_gr_range){(uint8_t)('0' + d), (uint8_t)('0' + d), mod_make(g, mod, scale, to, to_phase)};
+        out[k++] = (by_gr_range){(uint8_t)('0' + d), (uint8_t)('0' + d), mod_make(g, mod, flags, to, to_phase)};
     }
     return by_gr_row_make(g, out, k, NULL, 0);
 }
 
-by_gr_term by_gr_number_multiple(by_gr *g, by_str of) {
+static uint64_t common_divisor(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+by_gr_term by_gr_number_multiple(by_gr *g, by_str of, by_gr_multiple form) {
     by_gr_decimal d;
     if (!by_gr_decimal_parse(&d, of) || d.neg || d.n == 0)
         return by_gr_fail(g, BY_EINVAL, "multipleOf %.*s is not a positive number of usable size", BY_STR_ARG(of));
     int32_t scale = (int32_t)d.n - d.point > 0 ? (int32_t)d.n - d.point : 0;
     uint64_t m = 0;
+    uint32_t max = form == BY_GR_MULTIPLE ? MULTIPLE_MAX : MULTIPLE_FREE_MAX;
     for (uint32_t k = 0; k < d.n || (int32_t)k < d.point; k++) {
         m = m * 10 + (k < d.n ? (uint64_t)(d.digits[k] - '0') : 0);
-        if (m > MULTIPLE_MAX)
-            return by_gr_fail(g, BY_EUNSUPPORTED, "multipleOf %.*s: more than %u remainders", BY_STR_ARG(of),
-                              MULTIPLE_MAX);
+        if (m > max)
+            return by_gr_fail(g, BY_EUNSUPPORTED, "multipleOf %.*s: more than %u remainders", BY_STR_ARG(of), max);
     }
-    return mod_make(g, (uint32_t)m, (uint32_t)scale, 0, P_START);
+    if (form == BY_GR_MULTIPLE) return mod_make(g, (uint32_t)m, (uint32_t)scale, 0, P_START);
+    for (int32_t k = 0; k < scale; k++) /* an integer is a multiple of m / 10^scale where it is one of m / gcd(m, 10^scale) */
+        m /= common_divisor(m, 10);
+    return mod_make(g, (uint32_t)m, form == BY_GR_MULTIPLE_WHOLE ? SCALE_WHOLE : 0, 0, P_START);
 }

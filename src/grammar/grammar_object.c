@@ -3,6 +3,8 @@
  * A definition holds the declared keys in order, each with its value; the state of an object in progress is a few
  * numbers: the index of the next declared key (or, in any order, the set of keys seen), the number of members where a
  * bound counts them, and which "some member" conditions are met. Optional members therefore never multiply states.
+ * Keys of which only conditions speak (an "if", dependencies) have no place in the order: they may stand anywhere, and
+ * the state says which of them were there.
  * OBJ terms stand behind "{" (x = 0) or behind a value (x = 1); a KEY term is inside a declared key. */
 #include <stdlib.h>
 
@@ -12,6 +14,7 @@
 #define KEYS_ANY_ORDER_MAX 4096u
 #define EXISTS_MAX         8u
 #define EXTRA_MAX          64u
+#define LATE_MAX           20u /* bits of a state; more keep the order of appearance */
 
 typedef struct {
     by_gr_term keys; /* text of the key */
@@ -22,15 +25,17 @@ typedef struct {
 struct by_gr_objdef {
     by_gr_orec *rec;
     uint32_t n;
+    uint32_t n_ord; /* keys before this index come in order, those behind it anywhere (none of them in any_order) */
+    uint32_t late_req, late_ok; /* bit i: key n_ord + i is required, has a value */
     by_str *keys;
     by_gr_expr *vals;
     uint8_t *req, *ok, *hits;
-    uint32_t *next_req; /* [n + 1]: index of the first required key at or behind i */
-    uint32_t *n_req_at; /* [n + 1]: required keys at or behind i */
+    uint32_t *next_req; /* [n_ord + 1]: index of the first required key at or behind i */
+    uint32_t *n_req_at; /* [n_ord + 1]: required keys at or behind i */
     uint32_t *n_ok_at;
-    uint32_t *next_gap; /* [n + 1]: first place at or behind i where undeclared keys may stand: the end, and behind the keys of
+    uint32_t *next_gap; /* [n_ord + 1]: first place at or behind i where undeclared keys may stand: the end, and behind the keys of
                            each member of an allOf, whose own order this is */
-    uint32_t trie, n_req;
+    uint32_t trie;
     extra_group extras[EXTRA_MAX];
     uint32_t n_extra;
     bool open; /* some extra group has a value */
@@ -44,6 +49,7 @@ typedef struct {
     uint32_t at;  /* next index; any order: index of the set */
     uint32_t n;   /* members so far, when counted */
     uint32_t met; /* bits of the exists met */
+    uint32_t late; /* bits of the late keys seen */
 } state;
 
 static const by_gr_exist *exist(const by_gr_objdef *d, uint32_t i) {
@@ -51,6 +57,51 @@ static const by_gr_exist *exist(const by_gr_objdef *d, uint32_t i) {
 }
 
 /* ---- definition ---- */
+
+typedef struct {
+    uint32_t *slot, cap; /* 1 + key */
+} key_hash;
+
+static void add_keys(by_gr_objdef *d, key_hash *h, const by_str *keys, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = 2166136261u;
+        for (size_t k = 0; k < keys[i].len; k++)
+            at = (at ^ (uint8_t)keys[i].ptr[k]) * 16777619u;
+        at &= h->cap - 1;
+        while (h->slot[at] && !by_str_eq(d->keys[h->slot[at] - 1], keys[i]))
+            at = (at + 1) & (h->cap - 1);
+        if (h->slot[at]) continue;
+        d->keys[d->n++] = keys[i];
+        h->slot[at] = d->n;
+    }
+}
+
+/* The keys in the order in which they may come, and the places where undeclared ones may stand. */
+static void order_keys(const by_gr *g, by_gr_objdef *d, key_hash *h) {
+    const by_gr_orec *r = d->rec;
+    for (uint32_t s = 0; s < r->n_scopes; s++) {
+        if (r->scopes[s]->late) continue;
+        add_keys(d, h, r->scopes[s]->keys, r->scopes[s]->n);
+        if (s + 1 < r->n_scopes) d->next_gap[d->n] = 1;
+    }
+    uint32_t declared = d->n;
+    for (uint32_t s = 0; s < r->n_scopes; s++) /* a required key of which only a condition speaks is late, too */
+        if (r->scopes[s]->late) add_keys(d, h, r->scopes[s]->keys, r->scopes[s]->n);
+    uint32_t n_late = d->n - declared;
+    add_keys(d, h, r->req, r->n_req);
+    if (n_late > LATE_MAX || g->opts.any_order) {
+        d->n_ord = d->n;
+    } else { /* required ones stand before late ones */
+        by_str late[LATE_MAX];
+        if (n_late) memcpy(late, d->keys + declared, n_late * sizeof *late);
+        memmove(d->keys + declared, d->keys + declared + n_late, (d->n - declared - n_late) * sizeof *late);
+        d->n_ord = d->n - n_late;
+        if (n_late) memcpy(d->keys + d->n_ord, late, n_late * sizeof *late);
+    }
+    d->next_gap[d->n_ord] = d->n_ord;
+    for (uint32_t i = d->n_ord; i-- > 0;)
+        d->next_gap[i] = d->next_gap[i] ? i : d->next_gap[i + 1];
+}
 
 static bool collect_keys(by_gr *g, by_gr_objdef *d) {
     const by_gr_orec *r = d->rec;
@@ -60,34 +111,16 @@ static bool collect_keys(by_gr *g, by_gr_objdef *d) {
     if (most > KEYS_MAX) return by_gr_fail(g, BY_ELIMIT, "schema: more than %u keys in one object", KEYS_MAX), false;
     d->keys = by_gr_alloc(g, (most + 1) * sizeof *d->keys);
     d->next_gap = by_gr_alloc(g, (most + 1) * sizeof *d->next_gap);
-    uint32_t cap = 16;
-    while (cap < most * 2 + 2)
-        cap *= 2;
-    uint32_t *hash = by_alloc_zero(BY_MEM_GRAMMAR, cap * sizeof *hash);
-    if (!d->keys || !d->next_gap || !hash) {
-        by_free(hash);
+    key_hash h = {.cap = 16};
+    while (h.cap < most * 2 + 2)
+        h.cap *= 2;
+    h.slot = by_alloc_zero(BY_MEM_GRAMMAR, h.cap * sizeof *h.slot);
+    if (!d->keys || !d->next_gap || !h.slot) {
+        by_free(h.slot);
         return by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), false;
     }
-    for (uint32_t s = 0; s <= r->n_scopes; s++) {
-        const by_str *keys = s < r->n_scopes ? r->scopes[s]->keys : r->req;
-        uint32_t n = s < r->n_scopes ? r->scopes[s]->n : r->n_req;
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t h = 2166136261u;
-            for (size_t k = 0; k < keys[i].len; k++)
-                h = (h ^ (uint8_t)keys[i].ptr[k]) * 16777619u;
-            h &= cap - 1;
-            while (hash[h] && !by_str_eq(d->keys[hash[h] - 1], keys[i]))
-                h = (h + 1) & (cap - 1);
-            if (hash[h]) continue;
-            d->keys[d->n++] = keys[i];
-            hash[h] = d->n;
-        }
-        if (s + 1 < r->n_scopes) d->next_gap[d->n] = 1;
-    }
-    by_free(hash);
-    d->next_gap[d->n] = d->n;
-    for (uint32_t i = d->n; i-- > 0;)
-        d->next_gap[i] = d->next_gap[i] ? i : d->next_gap[i + 1];
+    order_keys(g, d, &h);
+    by_free(h.slot);
     d->vals = by_gr_alloc(g, (d->n + 1) * sizeof *d->vals);
     d->req = by_gr_alloc(g, d->n + 1);
     d->ok = by_gr_alloc(g, d->n + 1);
@@ -178,22 +211,32 @@ uint32_t by_gr_objdef_new(by_gr *g, by_gr_orec *r) {
     return g->n_objdefs;
 }
 
+/* The value of a member that meets all conditions of a set. */
+static by_gr_expr meet_exists(by_gr *g, const by_gr_objdef *d, by_gr_expr val, uint32_t set) {
+    by_gr_expr v[EXISTS_MAX + 1] = {val};
+    uint32_t n = 1;
+    for (uint32_t k = 0; k < d->rec->n_exist; k++)
+        if (set >> k & 1) v[n++] = exist(d, k)->val;
+    return by_gr_x_and(g, v, n);
+}
+
 static by_gr_expr meet_exist(by_gr *g, const by_gr_objdef *d, by_gr_expr val, uint32_t k) {
-    by_gr_expr pair[2] = {val, exist(d, k)->val};
-    return by_gr_x_and(g, pair, 2);
+    return meet_exists(g, d, val, 1u << k);
+}
+
+/* The next smaller non-empty part of a set, 0 behind the last. */
+static uint32_t next_part(uint32_t part, uint32_t set) {
+    return (part - 1) & set;
 }
 
 bool by_gr_objdef_each(by_gr *g, uint32_t def, by_gr_expr_fn *fn, void *user) {
     const by_gr_objdef *d = g->objdefs[def];
-    for (uint32_t i = 0; i < d->n; i++) {
-        if (!fn(g, d->vals[i], user)) return false;
-        for (uint32_t k = 0; k < d->rec->n_exist; k++)
-            if (d->hits[i] >> k & 1 && !fn(g, meet_exist(g, d, d->vals[i], k), user)) return false;
-    }
-    for (uint32_t i = 0; i < d->n_extra; i++) {
-        if (!fn(g, d->extras[i].val, user)) return false;
-        for (uint32_t k = 0; k < d->rec->n_exist; k++)
-            if (d->extras[i].hits >> k & 1 && !fn(g, meet_exist(g, d, d->extras[i].val, k), user)) return false;
+    for (uint32_t i = 0; i < d->n + d->n_extra; i++) {
+        by_gr_expr val = i < d->n ? d->vals[i] : d->extras[i - d->n].val;
+        uint32_t hits = i < d->n ? d->hits[i] : d->extras[i - d->n].hits;
+        if (!fn(g, val, user)) return false;
+        for (uint32_t set = hits; set && by_gr_check(g); set = next_part(set, hits))
+            if (!fn(g, meet_exists(g, d, val, set), user)) return false;
     }
     return !by_gr_bad(g);
 }
@@ -271,14 +314,18 @@ void by_gr_objdef_finish(by_gr *g, uint32_t def) {
     by_gr_objdef *d = g->objdefs[def];
     if (d->finished || by_gr_bad(g)) return;
     d->finished = true;
-    d->next_req[d->n] = d->n;
-    for (uint32_t i = d->n; i-- > 0;) {
+    for (uint32_t i = 0; i < d->n; i++)
         d->ok[i] = by_gr_expr_prod(g, d->vals[i]);
+    for (uint32_t i = d->n_ord; i < d->n; i++) {
+        d->late_req |= (uint32_t)d->req[i] << (i - d->n_ord);
+        d->late_ok |= (uint32_t)d->ok[i] << (i - d->n_ord);
+    }
+    d->next_req[d->n_ord] = d->n_ord;
+    for (uint32_t i = d->n_ord; i-- > 0;) {
         d->next_req[i] = d->req[i] ? i : d->next_req[i + 1];
         d->n_req_at[i] = d->n_req_at[i + 1] + d->req[i];
         d->n_ok_at[i] = d->n_ok_at[i + 1] + d->ok[i];
     }
-    d->n_req = d->n_req_at[0];
     for (uint32_t i = 0; i < d->n_extra; i++)
         d->open |= by_gr_expr_prod(g, d->extras[i].val);
     d->counts = d->rec->min || d->rec->max != BY_GR_INF;
@@ -299,21 +346,29 @@ static by_gr_term make(by_gr *g, uint32_t def, state s, unsigned x) {
         s.n = 0;
     else if (s.n > top)
         s.n = top;
-    by_gr_term t = by_gr_node_make(g, BY_GR_K_TUPLE, 0, s.at, s.n, s.met, 0);
+    by_gr_term t = by_gr_node_make(g, BY_GR_K_TUPLE, 0, s.at, s.n, s.met | s.late << EXISTS_MAX, 0);
     return by_gr_node_make(g, BY_GR_K_OBJ, x, def, t, 0, 0);
 }
 
 static state state_of(const by_gr *g, by_gr_node n) {
     by_gr_node t = g->nodes[n.b];
-    return (state){t.a, t.b, t.c};
+    return (state){t.a, t.b, t.c & ((1u << EXISTS_MAX) - 1), t.c >> EXISTS_MAX};
 }
 
 by_gr_term by_gr_obj_start(by_gr *g, uint32_t def) {
     return by_gr_seq(g, by_gr_lit(g, BY_STR("{")), make(g, def, (state){0}, 0));
 }
 
+_Static_assert(EXISTS_MAX + LATE_MAX <= 32, "both sets of a state share one number");
+
 static bool seen(const by_gr_objdef *d, uint32_t set, uint32_t key) {
     return d->sets[set][key >> 6] >> (key & 63) & 1;
+}
+
+/* Can the key not come any more, because it was there or the keys behind it were? */
+static bool passed(const by_gr *g, const by_gr_objdef *d, state s, uint32_t key) {
+    if (g->opts.any_order) return seen(d, s.at, key);
+    return key < d->n_ord ? key < s.at : s.late >> (key - d->n_ord) & 1;
 }
 
 /* The set with one key more, interned. */
@@ -336,7 +391,7 @@ static uint32_t set_with(by_gr *g, by_gr_objdef *d, uint32_t set, uint32_t key) 
 }
 
 static uint32_t open_required(const by_gr *g, const by_gr_objdef *d, state s) {
-    if (!g->opts.any_order) return d->n_req_at[s.at];
+    if (!g->opts.any_order) return d->n_req_at[s.at] + (uint32_t)__builtin_popcount(d->late_req & ~s.late);
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n; i++)
         n += d->req[i] && !seen(d, s.at, i);
@@ -352,13 +407,13 @@ static bool can_finish(by_gr *g, const by_gr_objdef *d, state s) {
         for (uint32_t i = 0; i < d->n; i++)
             can += d->ok[i] && !seen(d, s.at, i);
     else
-        can = d->n_ok_at[s.at];
+        can = d->n_ok_at[s.at] + (uint32_t)__builtin_popcount(d->late_ok & ~s.late);
     if (d->counts && !d->open && have + can < d->rec->min) return false;
     for (uint32_t k = 0; k < d->rec->n_exist; k++) {
         if (met >> k & 1) continue;
         bool later = false;
         for (uint32_t i = g->opts.any_order ? 0 : s.at; i < d->n && !later; i++)
-            later = (!g->opts.any_order || !seen(d, s.at, i)) && d->hits[i] >> k & 1 &&
+            later = !passed(g, d, s, i) && d->hits[i] >> k & 1 &&
                     by_gr_expr_prod(g, meet_exist(g, d, d->vals[i], k));
         for (uint32_t i = 0; i < d->n_extra && !later; i++)
             later = d->extras[i].hits >> k & 1 && by_gr_expr_prod(g, meet_exist(g, d, d->extras[i].val, k));
@@ -367,19 +422,27 @@ static bool can_finish(by_gr *g, const by_gr_objdef *d, state s) {
     return true;
 }
 
+static state after_extra(const by_gr *g, const by_gr_objdef *d, state s) {
+    if (!g->opts.any_order) s.at = d->next_gap[s.at];
+    s.n++;
+    return s;
+}
+
 static state after_key(by_gr *g, by_gr_objdef *d, state s, uint32_t key) {
-    s.at = g->opts.any_order ? set_with(g, d, s.at, key) : key + 1;
+    if (g->opts.any_order)
+        s.at = set_with(g, d, s.at, key);
+    else if (key < d->n_ord)
+        s.at = key + 1;
+    else
+        s.late |= 1u << (key - d->n_ord);
     s.n++;
     return s;
 }
 
 /* Cheap part of "key may come now", then whether the object can be completed behind it. */
 static bool may_key(by_gr *g, by_gr_objdef *d, state s, uint32_t key) {
-    if (!d->ok[key]) return false;
-    if (g->opts.any_order) {
-        if (seen(d, s.at, key)) return false;
-    } else if (key < s.at || key > d->next_req[s.at])
-        return false;
+    if (!d->ok[key] || passed(g, d, s, key)) return false;
+    if (!g->opts.any_order && key < d->n_ord && key > d->next_req[s.at]) return false;
     if (!d->counts && !d->rec->n_exist) return true;
     if (d->counts && s.n >= d->rec->max) return false;
     state t = after_key(g, d, s, key);
@@ -391,24 +454,24 @@ static bool may_extra(by_gr *g, const by_gr_objdef *d, state s, uint32_t i) {
     if (!by_gr_expr_prod(g, d->extras[i].val)) return false;
     if (!g->opts.any_order && d->next_req[s.at] < d->next_gap[s.at]) return false;
     if (d->counts && s.n >= d->rec->max) return false;
-    state t = s;
-    t.n++;
-    if (!g->opts.any_order) t.at = d->next_gap[s.at];
+    state t = after_extra(g, d, s);
     t.met |= d->extras[i].hits;
     return can_finish(g, d, t);
 }
 
-/* ws ":" ws value, and the rest of the object; every way to meet a condition is one more alternative. */
-static by_gr_term value_then(by_gr *g, uint32_t def, by_gr_expr val, unsigned hits, state s) {
+/* ws ":" ws value, and the rest of the object. hits: conditions that the key can meet; every set of them that the value
+ * may meet is one more alternative. must: those that the value has to meet. */
+static by_gr_term value_then(by_gr *g, uint32_t def, by_gr_expr val, unsigned hits, unsigned must, state s) {
     by_gr_objdef *d = g->objdefs[def];
     by_gr_vec v = {0};
-    if (can_finish(g, d, s)) by_gr_vec_push(g, &v, by_gr_seq(g, by_gr_expr_term(g, val), make(g, def, s, 1)));
-    for (uint32_t k = 0; k < d->rec->n_exist; k++) {
-        if (!(hits >> k & 1) || s.met >> k & 1) continue;
+    uint32_t may = hits & ~must & ~s.met;
+    for (uint32_t part = may;; part = next_part(part, may)) {
         state t = s;
-        t.met |= 1u << k;
-        by_gr_term x = by_gr_expr_term(g, meet_exist(g, d, val, k));
-        if (can_finish(g, d, t)) by_gr_vec_push(g, &v, by_gr_seq(g, x, make(g, def, t, 1)));
+        t.met |= part | must;
+        by_gr_expr e = meet_exists(g, d, val, part | must);
+        if (can_finish(g, d, t) && by_gr_expr_prod(g, e))
+            by_gr_vec_push(g, &v, by_gr_seq(g, by_gr_expr_term(g, e), make(g, def, t, 1)));
+        if (!part || by_gr_bad(g)) break;
     }
     by_gr_term head[3] = {g->ws, by_gr_lit(g, BY_STR(":")), g->ws};
     by_gr_term t = by_gr_seq(g, by_gr_seq_n(g, head, 3), by_gr_alt(g, v.v, v.n));
@@ -423,28 +486,29 @@ static bool node_open(by_gr *g, by_gr_objdef *d, state s, uint32_t node) {
     return false;
 }
 
+/* Undeclared keys of one group. Keys that can meet conditions are told apart: for each set of conditions those that
+ * can meet all of it, with a value that does. */
+static void extra_members(by_gr *g, uint32_t def, const extra_group *x, state s, by_gr_vec *v) {
+    by_gr_objdef *d = g->objdefs[def];
+    uint32_t may = x->hits & ~s.met;
+    for (uint32_t part = may; !by_gr_bad(g); part = next_part(part, may)) {
+        by_gr_term keys = x->keys;
+        for (uint32_t k = 0; k < d->rec->n_exist; k++)
+            if (part >> k & 1) keys = by_gr_and2(g, keys, exist(d, k)->keys);
+        if (keys != BY_GR_NEVER)
+            by_gr_vec_push(g, v, by_gr_seq(g, by_gr_jstr(g, keys, by_gr_string_style(g, keys)),
+                                           value_then(g, def, x->val, part, part, s)));
+        if (!part) break;
+    }
+}
+
 /* What may come behind "{" or a comma. */
 static by_gr_term member(by_gr *g, uint32_t def, state s, by_gr_term self) {
     by_gr_objdef *d = g->objdefs[def];
     by_gr_vec v = {0};
     if (node_open(g, d, s, 0)) by_gr_vec_push(g, &v, by_gr_node_make(g, BY_GR_K_KEY, 0, self, 0, 0, 0));
-    for (uint32_t i = 0; i < d->n_extra && !by_gr_bad(g); i++) {
-        if (!may_extra(g, d, s, i)) continue;
-        state t = s;
-        t.n++;
-        if (!g->opts.any_order) t.at = d->next_gap[s.at];
-        by_gr_term plain = d->extras[i].keys;
-        for (uint32_t k = 0; k < d->rec->n_exist; k++) { /* keys that can meet a condition are told apart */
-            if (!(d->extras[i].hits >> k & 1) || t.met >> k & 1) continue;
-            by_gr_term in = by_gr_and2(g, d->extras[i].keys, exist(d, k)->keys);
-            by_gr_vec_push(g, &v,
-                           by_gr_seq(g, by_gr_jstr(g, in, by_gr_string_style(g, in)),
-                                     value_then(g, def, d->extras[i].val, 1u << k, t)));
-        }
-        by_gr_vec_push(g, &v,
-                       by_gr_seq(g, by_gr_jstr(g, plain, by_gr_string_style(g, plain)),
-                                 value_then(g, def, d->extras[i].val, 0, t)));
-    }
+    for (uint32_t i = 0; i < d->n_extra && !by_gr_bad(g); i++)
+        if (may_extra(g, d, s, i)) extra_members(g, def, &d->extras[i], after_extra(g, d, s), &v);
     by_gr_term t = by_gr_seq(g, by_gr_lit(g, BY_STR("\"")), by_gr_alt(g, v.v, v.n));
     by_gr_vec_free(&v);
     return t;
@@ -469,7 +533,7 @@ const by_gr_row *by_gr_row_key(by_gr *g, by_gr_node n) {
     uint32_t word = g->tries[d->trie].nodes[n.b].word;
     by_gr_term end = BY_GR_NEVER;
     if (word && may_key(g, d, s, word - 1))
-        end = value_then(g, o.a, d->vals[word - 1], d->hits[word - 1], after_key(g, d, s, word - 1));
+        end = value_then(g, o.a, d->vals[word - 1], d->hits[word - 1], 0, after_key(g, d, s, word - 1));
     bool ended = false;
     for (uint32_t c = g->tries[d->trie].nodes[n.b].child; c; c = g->tries[d->trie].nodes[c].sibling) {
         uint8_t b = g->tries[d->trie].nodes[c].byte;
@@ -531,8 +595,7 @@ uint32_t by_gr_obj_min_bytes(by_gr *g, by_gr_node n) {
     uint32_t sep = 4 + by_gr_min_bytes(g, g->ws) * 4, members = 0, cheap = 64;
     uint64_t total = 1 + by_gr_min_bytes(g, g->ws); /* parts may be "not known", which is large */
     for (uint32_t i = 0; i < d->n; i++) {
-        if (g->opts.any_order ? seen(d, s.at, i) : i < s.at) continue;
-        if (!d->ok[i]) continue;
+        if (passed(g, d, s, i) || !d->ok[i]) continue;
         uint32_t one = sep + encoded_len(d->keys[i]) + by_gr_min_bytes(g, by_gr_expr_term(g, d->vals[i]));
         if (d->req[i])
             total += one, members++;

@@ -12,14 +12,14 @@ static uint32_t hash_expr(unsigned kind, const void *json, uint32_t base, const 
     return (uint32_t)(h >> 32) & (BY_GR_X_BUCKETS - 1);
 }
 
-static by_gr_expr intern(by_gr *g, by_gr_xkind kind, const by_json *json, uint32_t base, const by_gr_expr *v,
-                         uint32_t n) {
+static by_gr_expr intern_in(by_gr *g, by_gr_xkind kind, const by_json *json, uint32_t base, uint32_t scope,
+                            const by_gr_expr *v, uint32_t n) {
     by_gr_schema *s = g->schema;
     if (by_gr_bad(g)) return BY_GR_X_FALSE;
-    uint32_t h = hash_expr(kind, json, base, v, n);
+    uint32_t h = hash_expr(kind, json, base ^ scope << 16, v, n);
     for (uint32_t i = s->bucket[h]; i; i = s->x[i - 1].next) {
         const by_gr_xnode *x = &s->x[i - 1];
-        if (x->kind == kind && x->json == json && x->base == base && x->n == n &&
+        if (x->kind == kind && x->json == json && x->base == base && x->scope == scope && x->n == n &&
             (n == 0 || memcmp(x->list, v, n * sizeof *v) == 0))
             return i - 1;
     }
@@ -27,17 +27,29 @@ static by_gr_expr intern(by_gr *g, by_gr_xkind kind, const by_json *json, uint32
     by_gr_expr *list = NULL;
     if (n && !(list = by_gr_alloc(g, n * sizeof *list))) return BY_GR_X_FALSE;
     if (n) memcpy(list, v, n * sizeof *v);
-    s->x[s->n] =
-        (by_gr_xnode){.kind = (uint8_t)kind, .json = json, .base = base, .list = list, .n = n, .next = s->bucket[h]};
+    s->x[s->n] = (by_gr_xnode){.kind = (uint8_t)kind,
+                               .json = json,
+                               .base = base,
+                               .scope = scope,
+                               .list = list,
+                               .n = n,
+                               .next = s->bucket[h]};
     s->bucket[h] = s->n + 1;
     return s->n++;
+}
+
+static by_gr_expr intern(by_gr *g, by_gr_xkind kind, const by_json *json, uint32_t base, const by_gr_expr *v,
+                         uint32_t n) {
+    return intern_in(g, kind, json, base, 0, v, n);
 }
 
 by_gr_expr by_gr_x_node(by_gr *g, const by_json *json, uint32_t base, by_gr_expr parent, const char *kw, by_str key) {
     if (json->type == BY_JSON_BOOL) return json->v.b ? BY_GR_X_TRUE : BY_GR_X_FALSE;
     if (json->type == BY_JSON_OBJECT && json->n == 0) return BY_GR_X_TRUE;
     uint32_t n = g->schema->n;
-    by_gr_expr e = intern(g, BY_GR_XK_NODE, json, by_gr_schema_base(g, json, base), NULL, 0);
+    base = by_gr_schema_base(g, json, base);
+    uint32_t scope = by_gr_schema_enter(g, g->schema->x[parent].scope, base);
+    by_gr_expr e = intern_in(g, BY_GR_XK_NODE, json, base, scope, NULL, 0);
     if (e == n && !by_gr_bad(g)) {
         g->schema->x[e].parent = parent;
         g->schema->x[e].kw = kw;
@@ -159,7 +171,6 @@ bool by_gr_x_unsupported(by_gr *g, by_gr_expr e, const char *kw, const char *why
 /* ---- compilation ---- */
 
 static bool reach(by_gr *g, by_gr_expr e, void *user) {
-    if (e <= BY_GR_X_FALSE && g->schema->x[e].norm) return true;
     if (g->schema->x[e].reached) return true;
     g->schema->x[e].reached = true;
     return by_gr_vec_push(g, user, e);
@@ -235,6 +246,7 @@ void by_gr_schema_destroy(by_gr_schema *s) {
     by_free(s->res);
     by_free(s->anchors);
     by_free(s->bases);
+    by_free(s->scopes);
     by_buf_deinit(&s->text);
     by_arena_deinit(&s->json_arena);
     by_free(s);
@@ -249,11 +261,12 @@ static by_gr_expr whole(by_gr *g, const by_json *schema) {
                           by_json_type_name(schema->type)),
                BY_GR_X_FALSE;
     s->root = schema;
-    s->n_res = s->n_anchors = s->n_bases = 0;
+    s->n_res = s->n_anchors = s->n_bases = s->n_scopes = 0;
     if (!by_gr_schema_index(g)) return BY_GR_X_FALSE;
     by_gr_expr root = by_gr_x_node(g, schema, 0, 0, NULL, (by_str){0});
     if (by_gr_bad(g) || !settle(g, root)) return BY_GR_X_FALSE;
     if (g->schema->x[root].prod) return root;
+    if (g->opts.empty_ok) return BY_GR_X_FALSE;
     if (!g->where[0]) snprintf(g->where, sizeof g->where, "/");
     by_gr_fail(g, BY_EINVAL, "schema: no value satisfies it");
     return BY_GR_X_FALSE;

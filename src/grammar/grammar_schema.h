@@ -35,6 +35,7 @@ typedef struct by_gr_scope {
     by_gr_expr rest;
     bool has_rest; /* the rest counts as evaluated */
     bool ev;       /* takes part in unevaluatedProperties */
+    bool late;     /* a condition speaks of these keys: that gives them no place in the order */
 } by_gr_scope;
 
 typedef struct by_gr_exist { /* at least one member with such a key and value */
@@ -89,7 +90,8 @@ typedef struct by_gr_xnode {
     uint8_t kind, busy;
     bool prod, reached;
     const by_json *json;
-    uint32_t base; /* resource that references are relative to */
+    uint32_t base;  /* resource that references are relative to */
+    uint32_t scope; /* the resources through which it was reached, see by_gr_schema_enter */
     by_gr_expr *list;
     uint32_t n;
     by_gr_norm *norm;
@@ -126,6 +128,11 @@ struct by_gr_schema {
         uint32_t base;
     } * bases; /* places with an $id of their own */
     uint32_t n_bases, cap_bases;
+    struct {
+        uint32_t outer, base; /* 0 is the empty scope, i is entry i - 1 */
+    } * scopes;
+    uint32_t n_scopes, cap_scopes;
+    bool dynamic; /* what a $dynamicRef means may depend on the scope */
     bool track; /* some unevaluated keyword: alternatives keep apart what they evaluate */
     bool soft;  /* inside an emptiness question: cycles answer "not known" */
     bool hit_busy;
@@ -149,6 +156,8 @@ void by_gr_x_path(by_gr *g, by_gr_expr e, const char *kw, char *out, size_t size
 /* grammar_schema_ref.c */
 bool by_gr_schema_index(by_gr *g);
 uint32_t by_gr_schema_base(by_gr *g, const by_json *node, uint32_t base);
+/* The dynamic scope behind one more resource; always 0 where no reference depends on it. */
+uint32_t by_gr_schema_enter(by_gr *g, uint32_t scope, uint32_t base);
 /* Place that ref (relative to base) names; NULL with the error set. */
 const by_json *by_gr_schema_resolve(by_gr *g, by_gr_expr at, by_str ref, bool dynamic, uint32_t *base);
 

@@ -169,28 +169,34 @@ static bool number_terms(place *p, by_gr_norm *n, const by_json *type) {
     const by_json *m = get(p, "multipleOf");
     if (!m) m = get(p, "divisibleBy");
     if (m && !by_json_is_number(m)) return by_gr_x_error(g, p->e, BY_EINVAL, "multipleOf", "a number is expected");
+    bool integer = has_type(type, "integer") && !has_type(type, "number") && !has_type(type, "any") && type;
+    bool alone = m && integer && n->num == all->num && n->plain == all->plain;
     if (m) {
-        by_gr_term t = by_gr_number_multiple(g, m->raw);
+        by_gr_term t = by_gr_number_multiple(g, m->raw, alone ? BY_GR_MULTIPLE_DOT_0 : BY_GR_MULTIPLE);
         if (by_gr_bad(g)) {
             if (!g->opts.lenient || g->status != BY_EUNSUPPORTED)
                 return by_gr_x_error(g, p->e, g->status, "multipleOf", "");
             g->status = BY_OK;
             by_gr_x_unsupported(g, p->e, "multipleOf", g->err.msg);
+            alone = false;
         } else {
-            n->num = n->num == all->num ? t : by_gr_and2(g, n->num, t);
+            n->num = alone && !g->opts.integer_dot_zero ? by_gr_number_multiple(g, m->raw, BY_GR_MULTIPLE_WHOLE)
+                     : n->num == all->num               ? t
+                                                        : by_gr_and2(g, n->num, t);
             n->plain = n->plain == all->plain ? t : by_gr_and2(g, n->plain, t);
         }
     }
-    bool integer = has_type(type, "integer") && !has_type(type, "number") && type;
     if (type && !has_type(type, "integer") && !has_type(type, "number") && !has_type(type, "any"))
         n->num = n->plain = BY_GR_NEVER;
-    else if (integer && !has_type(type, "any")) {
+    else if (integer) {
         by_gr_term i = by_gr_integer(g);
         by_gr_term dot = by_gr_opt(
             g, by_gr_seq(g, by_gr_lit(g, BY_STR(".")), by_gr_rep(g, by_gr_lit(g, BY_STR("0")), 1, BY_GR_INF)));
-        by_gr_term whole = by_gr_seq(g, by_gr_integer(g), dot);
-        n->num = n->num == all->num ? i : by_gr_and2(g, n->num, i);
-        n->plain = n->plain == all->plain ? whole : by_gr_and2(g, n->plain, whole);
+        by_gr_term dotted = by_gr_seq(g, by_gr_integer(g), dot);
+        if (!alone) {
+            n->num = n->num == all->num ? i : by_gr_and2(g, n->num, i);
+            n->plain = n->plain == all->plain ? dotted : by_gr_and2(g, n->plain, dotted);
+        }
     }
     return number_format(p, n);
 }
@@ -484,13 +490,43 @@ static bool negation(place *p) {
     return !no || (n && meet(p, by_gr_norm_not(p->g, p->e, n)));
 }
 
+/* The objects of n with their keys as those of a condition: without a place in the order of keys. */
+static by_gr_norm *late(by_gr *g, by_gr_norm *n) {
+    by_gr_norm *own = n && n->n_obj ? by_gr_norm_new(g) : NULL;
+    if (!own) return n;
+    *own = *n;
+    if (!(own->obj = by_gr_alloc(g, n->n_obj * sizeof *n->obj))) return NULL;
+    for (uint32_t i = 0; i < n->n_obj; i++) {
+        const by_gr_orec *r = n->obj[i];
+        by_gr_orec *o = own->obj[i] = by_gr_alloc(g, sizeof *r);
+        by_gr_scope *all = by_gr_alloc(g, (r->n_scopes + 1) * sizeof *all);
+        if (!o || !all) return NULL;
+        *o = *r;
+        o->def = 0;
+        if (!(o->scopes = by_gr_alloc(g, (r->n_scopes + 1) * sizeof *o->scopes))) return NULL;
+        for (uint32_t k = 0; k < r->n_scopes; k++) {
+            all[k] = *r->scopes[k];
+            all[k].late = true;
+            o->scopes[k] = &all[k];
+        }
+        if (!r->n_req) continue;
+        by_gr_scope *req = &all[r->n_scopes]; /* required keys count as declared by it; vals are TRUE (0) */
+        if (!(req->vals = by_gr_alloc(g, r->n_req * sizeof *req->vals))) return NULL;
+        req->keys = r->req;
+        req->n = r->n_req;
+        req->late = true;
+        o->scopes[o->n_scopes++] = req;
+    }
+    return own;
+}
+
 static bool conditional(place *p) {
     by_gr *g = p->g;
     const by_json *c = get(p, "if"), *then = get(p, "then"), *other = get(p, "else");
     if (!c || (!then && !other && !g->schema->track)) return true;
     by_gr_norm *n = sub(p, c, "if", UINT32_MAX), *no = n ? by_gr_norm_not(g, p->e, n) : NULL;
     if (!no) return false;
-    by_gr_norm *a = n, *b = no;
+    by_gr_norm *a = n = late(g, n), *b = no;
     if (then) a = by_gr_norm_and(g, n, sub(p, then, "then", UINT32_MAX));
     if (other) b = by_gr_norm_and(g, no, sub(p, other, "else", UINT32_MAX));
     return meet(p, a && b ? by_gr_norm_or(g, a, b) : NULL);
@@ -511,6 +547,7 @@ static by_gr_norm *key_norm(by_gr *g, by_str key, bool present, const by_str *re
         s->keys[0] = key;
         s->vals[0] = BY_GR_X_FALSE;
         s->n = 1;
+        s->late = true;
         r->scopes[0] = s;
         r->n_scopes = 1;
     } else {
@@ -518,9 +555,24 @@ static by_gr_norm *key_norm(by_gr *g, by_str key, bool present, const by_str *re
         if (n_req) memcpy(r->req, req, n_req * sizeof *r->req);
         r->n_req = n_req;
         if (n_req == 0) r->req[r->n_req++] = key;
+        if (!(s->keys = by_gr_alloc(g, (n_req + 1) * sizeof *s->keys)) ||
+            !(s->vals = by_gr_alloc(g, (n_req + 1) * sizeof *s->vals)) || !(r->scopes = by_gr_alloc(g, sizeof s)))
+            return NULL;
+        s->keys[s->n++] = key; /* TRUE: it only says that the keys have no place of their own */
+        for (uint32_t i = 0; i < n_req; i++)
+            s->keys[s->n++] = req[i];
+        s->late = true;
+        r->scopes[0] = s;
+        r->n_scopes = 1;
     }
     *list = r;
     n->obj = list;
+    return n;
+}
+
+static by_gr_norm *objects_of(by_gr *g, const by_gr_norm *a) {
+    by_gr_norm *n = by_gr_norm_new(g);
+    if (n) n->obj = a->obj, n->n_obj = a->n_obj;
     return n;
 }
 
@@ -539,7 +591,8 @@ static bool dependency(place *p, const char *kw, by_str key, const by_json *v) {
     } else {
         by_gr_expr e = child(p, v, kw, key);
         if (e == BY_GR_X_TRUE) return true;
-        then = by_gr_bad(g) ? NULL : by_gr_norm_of(g, e);
+        then = by_gr_bad(g) ? NULL : late(g, by_gr_norm_of(g, e));
+        if (then && !(then = objects_of(g, then))) return false; /* the keyword says nothing of other values */
         if (g->schema->track && then) then = by_gr_norm_and(g, then, key_norm(g, key, true, NULL, 0));
     }
     return meet(p, absent && then ? by_gr_norm_or(g, absent, then) : NULL);
@@ -588,7 +641,7 @@ static by_gr_orec *unevaluated_members(by_gr *g, const by_gr_orec *r, by_gr_expr
             s->pats[s->n_pat++] = (by_gr_pattern){x->pats[k].keys, BY_GR_X_TRUE};
     }
     s->rest = done ? BY_GR_X_TRUE : val;
-    s->has_rest = s->ev = true;
+    s->has_rest = s->ev = s->late = true;
     scopes[o->n_scopes++] = s;
     return o;
 }
@@ -649,11 +702,12 @@ static bool in_order(place *p) {
         const char *kw;
         bool (*fn)(place *);
     } parts[] = {
-        {"properties", type_norm}, {"$ref", references}, {"allOf", all_of},   {"anyOf", any_of_here},
+        {"$ref", references}, {"properties", type_norm}, {"allOf", all_of},   {"anyOf", any_of_here},
         {"oneOf", one_of},         {"not", negation},    {"if", conditional}, {"dependentSchemas", dependencies},
         {"enum", values}};
     enum { N = sizeof parts / sizeof parts[0] };
-    bool done[N] = {false};
+    bool done[N] = {true};
+    if (!references(p)) return false; /* what a place builds upon comes first */
     for (uint32_t i = 0; i < p->s->n; i++)
         for (unsigned k = 0; k < N; k++) {
             if (done[k] || !by_str_eqz(p->s->v.members[i].key, parts[k].kw)) continue;

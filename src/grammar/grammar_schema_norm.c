@@ -193,7 +193,9 @@ static by_gr_arec *arec_and(by_gr *g, by_gr_arec *a, by_gr_arec *b) {
 
 static bool scope_equal(const by_gr_scope *a, const by_gr_scope *b) {
     if (a == b) return true;
-    if (a->n != b->n || a->n_pat != b->n_pat || a->rest != b->rest || a->has_rest != b->has_rest || a->ev != b->ev) return false;
+    if (a->n != b->n || a->n_pat != b->n_pat || a->rest != b->rest || a->has_rest != b->has_rest || a->ev != b->ev ||
+        a->late != b->late)
+        return false;
     for (uint32_t i = 0; i < a->n; i++)
         if (a->vals[i] != b->vals[i] || !by_str_eq(a->keys[i], b->keys[i])) return false;
     for (uint32_t i = 0; i < a->n_pat; i++)
@@ -364,6 +366,7 @@ static by_gr_scope *add_scope(by_gr *g, by_gr_orec *r, uint32_t n, uint32_t n_pa
     if (by_gr_bad(g)) return NULL;
     s->n = n;
     s->n_pat = n_pat;
+    s->late = true;
     if (r->n_scopes) memcpy(list, r->scopes, r->n_scopes * sizeof *list);
     list[r->n_scopes++] = s;
     r->scopes = list;
@@ -635,6 +638,7 @@ static bool object_const(by_gr *g, by_gr_norm *n, const by_json *v) {
         s->vals[k++] = by_gr_x_const(g, &v->v.members[i].value);
     }
     s->n = r->n_req = k;
+    s->late = false; /* the members of a constant stand in its order */
     s->rest = BY_GR_X_FALSE;
     *list = r;
     n->obj = list;

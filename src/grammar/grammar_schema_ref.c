@@ -111,11 +111,50 @@ static bool visit_schema(by_gr *g, item *it, bool draft4) {
            add_anchor(g, it->node, by_json_get(it->node, "$dynamicAnchor"), it->base, true);
 }
 
+static bool has_dynamic(const by_gr_schema *s, uint32_t base) {
+    for (uint32_t i = 0; i < s->n_anchors; i++)
+        if (s->anchors[i].dynamic && s->anchors[i].base == base) return true;
+    return false;
+}
+
+uint32_t by_gr_schema_enter(by_gr *g, uint32_t scope, uint32_t base) {
+    by_gr_schema *s = g->schema;
+    if (!s->dynamic || !has_dynamic(s, base)) return scope;
+    for (uint32_t i = scope; i; i = s->scopes[i - 1].outer) /* only the outermost time counts */
+        if (s->scopes[i - 1].base == base) return scope;
+    for (uint32_t i = 0; i < s->n_scopes; i++)
+        if (s->scopes[i].outer == scope && s->scopes[i].base == base) return i + 1;
+    if (!by_gr_grow(g, &s->scopes, s->n_scopes, &s->cap_scopes, sizeof *s->scopes)) return scope;
+    s->scopes[s->n_scopes].outer = scope;
+    s->scopes[s->n_scopes].base = base;
+    return ++s->n_scopes;
+}
+
+/* The place of a dynamic anchor in the outermost resource of a scope that has it; NULL when none has. */
+static const by_json *dynamic_target(by_gr *g, uint32_t scope, by_str name, uint32_t *base) {
+    const by_gr_schema *s = g->schema;
+    const by_json *found = NULL;
+    for (uint32_t i = scope; i; i = s->scopes[i - 1].outer)
+        for (uint32_t k = 0; k < s->n_anchors; k++)
+            if (s->anchors[k].dynamic && s->anchors[k].base == s->scopes[i - 1].base &&
+                by_str_eq(s->anchors[k].name, name)) {
+                found = s->anchors[k].json;
+                *base = by_gr_schema_base(g, found, s->anchors[k].base);
+            }
+    return found;
+}
+
+static bool is_dynamic(const by_gr_schema *s, const by_json *node, by_str name) {
+    for (uint32_t i = 0; i < s->n_anchors; i++)
+        if (s->anchors[i].dynamic && s->anchors[i].json == node && by_str_eq(s->anchors[i].name, name)) return true;
+    return false;
+}
+
 bool by_gr_schema_index(by_gr *g) {
     by_gr_schema *s = g->schema;
     item *stack = NULL;
     uint32_t n = 0, cap = 0, base;
-    s->track = false;
+    s->track = s->dynamic = false;
     const by_json *dialect = by_json_get(s->root, "$schema");
     bool draft4 = by_json_is(dialect, BY_JSON_STRING) && memmem(dialect->v.s.ptr, dialect->v.s.len, "draft-0", 7) &&
                   (memmem(dialect->v.s.ptr, dialect->v.s.len, "draft-04", 8) ||
@@ -140,6 +179,10 @@ bool by_gr_schema_index(by_gr *g) {
         }
     }
     by_free(stack);
+    uint32_t n_dynamic = 0;
+    for (uint32_t i = 0; i < s->n_anchors; i++)
+        n_dynamic += s->anchors[i].dynamic;
+    s->dynamic = n_dynamic > 1 && s->n_res > 1;
     return ok && !by_gr_bad(g);
 }
 
@@ -229,6 +272,10 @@ const by_json *by_gr_schema_resolve(by_gr *g, by_gr_expr at, by_str ref, bool dy
         v = follow(g, s->res[b].root, frag, &b);
     else
         v = anchor(g, unescape(g, frag), &b, dynamic);
+    if (v && dynamic && s->dynamic && is_dynamic(s, v, frag)) {
+        const by_json *outer = dynamic_target(g, by_gr_schema_enter(g, s->x[at].scope, b), frag, &b);
+        if (outer) v = outer;
+    }
     if (!v || (v->type != BY_JSON_OBJECT && v->type != BY_JSON_BOOL))
         return by_gr_x_error(g, at, BY_EINVAL, kw, "reference to nothing"), NULL;
     *base = b;

@@ -144,6 +144,96 @@ static void schemas_beyond_the_vectors(void **state) {
            LIST("{\"a\":\"x\"}", "{\"a\":1,\"b\":null}"), LIST("{}", "{\"a\":1}"));
 }
 
+#define SCHEMA(...) expect(BY_GRAMMAR_JSON_SCHEMA, __VA_ARGS__)
+
+static void schemas_that_say_nothing_are_whole(void **state) {
+    (void)state;
+    SCHEMA("{\"propertyNames\":true}", LIST("{\"foo\":1}", "{}", "[1]"), LIST("{1"));
+    SCHEMA("{\"not\":{\"not\":{}},\"minProperties\":1}", LIST("{\"a\":[{}]}"), LIST("{}"));
+    SCHEMA("{\"allOf\":[{},{\"items\":{}}]}", LIST("[[],1]", "{\"a\":{}}"), LIST("["));
+}
+
+/* What one member can do for two conditions, and where a keyword speaks of objects alone. */
+static void conditions_on_members_add_up(void **state) {
+    (void)state;
+    SCHEMA("{\"not\":{\"anyOf\":[true,{\"properties\":{\"foo\":true}}],\"unevaluatedProperties\":false}}",
+           LIST("{\"bar\":1}", "{\"foo\":1,\"bar\":2}"), LIST("{\"foo\":1}", "{}", "1"));
+    SCHEMA("{\"not\":{\"anyOf\":[{\"additionalProperties\":{\"type\":\"integer\"}},"
+           "{\"additionalProperties\":{\"type\":\"string\"}}]}}",
+           LIST("{\"a\":null}", "{\"a\":1,\"b\":\"x\"}"), LIST("{}", "{\"a\":1}", "{\"a\":\"x\"}"));
+    SCHEMA("{\"dependentSchemas\":{\"x\":{\"items\":{\"type\":\"string\"}}},\"unevaluatedItems\":false}", LIST("[]", "{\"x\":1}"),
+           LIST("[\"b\"]"));
+}
+
+/* Keys of which only a condition speaks have no place in the order. */
+static void keys_of_conditions_stand_anywhere(void **state) {
+    (void)state;
+    SCHEMA("{\"type\":\"object\",\"dependentRequired\":{\"a\":[\"b\"]}}",
+           LIST("{\"a\":1,\"b\":2}", "{\"b\":2,\"a\":1}", "{\"z\":3,\"a\":1,\"y\":4,\"b\":2}", "{\"b\":1}"),
+           LIST("{\"a\":1}", "{\"a\":1,\"a\":2,\"b\":1}"));
+    SCHEMA("{\"if\":{\"properties\":{\"kind\":{\"const\":\"n\"}},\"required\":[\"kind\"]},"
+           "\"then\":{\"properties\":{\"v\":{\"type\":\"integer\"}},\"required\":[\"v\"]},\"type\":\"object\"}",
+           LIST("{\"kind\":\"n\",\"v\":1}", "{\"v\":1,\"kind\":\"n\"}", "{\"kind\":\"m\",\"v\":\"x\"}"),
+           LIST("{\"kind\":\"n\",\"v\":\"x\"}", "{\"v\":\"x\",\"kind\":\"n\"}", "{\"kind\":\"n\"}"));
+    SCHEMA("{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}},\"required\":[\"a\",\"b\"]}", LIST("{\"a\":1,\"b\":2}"),
+           LIST("{\"b\":1,\"a\":2}"));
+    SCHEMA("{\"properties\":{\"f\":{\"type\":\"string\"}},\"$ref\":\"#/$defs/b\","
+           "\"$defs\":{\"b\":{\"properties\":{\"g\":{\"type\":\"string\"}}}},\"unevaluatedProperties\":false}",
+           LIST("{\"g\":\"1\",\"f\":\"2\"}"), LIST("{\"g\":1}", "{\"g\":\"1\",\"f\":\"2\",\"h\":3}"));
+}
+
+static void dynamic_references_follow_the_way_there(void **state) {
+    (void)state;
+    SCHEMA("{\"if\":{\"properties\":{\"k\":{\"const\":\"n\"}},\"required\":[\"k\"]},\"then\":{\"$ref\":\"num\"},"
+           "\"else\":{\"$ref\":\"str\"},\"$id\":\"http://a.b/main\",\"$defs\":{"
+           "\"any\":{\"$id\":\"any\",\"properties\":{\"l\":{\"items\":{\"$dynamicRef\":\"#t\"}}},"
+           "\"$defs\":{\"d\":{\"$dynamicAnchor\":\"t\"}}},"
+           "\"num\":{\"$id\":\"num\",\"$defs\":{\"t\":{\"$dynamicAnchor\":\"t\",\"type\":\"number\"}},\"$ref\":\"any\"},"
+           "\"str\":{\"$id\":\"str\",\"$defs\":{\"t\":{\"$dynamicAnchor\":\"t\",\"type\":\"string\"}},\"$ref\":\"any\"}}}",
+           LIST("{\"k\":\"n\",\"l\":[1.1]}", "{\"k\":\"s\",\"l\":[\"x\"]}"),
+           LIST("{\"k\":\"n\",\"l\":[\"x\"]}", "{\"k\":\"s\",\"l\":[1]}"));
+}
+
+static void multiples_of_large_and_small_numbers(void **state) {
+    (void)state;
+    SCHEMA("{\"type\":\"integer\",\"multipleOf\":0.123456789}", LIST("0", "-123456789", "246913578"),
+           LIST("1", "123456788", "123456789.0"));
+    SCHEMA("{\"type\":\"integer\",\"multipleOf\":1.5}", LIST("0", "-3", "6"), LIST("1", "4", "1.5"));
+    SCHEMA("{\"not\":{\"type\":\"integer\",\"multipleOf\":1.5}}", LIST("1", "4.5"), LIST("3", "3.0", "-6"));
+}
+
+static void formats_beyond_the_vectors(void **state) {
+    (void)state;
+    SCHEMA("{\"format\":\"idn-email\"}", LIST("\"a\xc3\xa9@a.b\"", "\"-@a.b\"", "\"\xe5\xae\x9e@\xe5\xae\x9e\""),
+           LIST("\"a\"", "\"@\xc3\xa9\""));
+    SCHEMA("{\"format\":\"regex\"}",
+           LIST("\"a(b|c)*[^x\\\\d-]{2,}?$\"", "\"(?<y>a)\\\\k<y>\"", "\"\"", "\"\\\\p{Letter}(?!b)\"", "\"[[(]|]\""),
+           LIST("\"^(abc]\"", "\"\\\\a\"", "\"a**\"", "\"[\"", "\")\""));
+    SCHEMA("{\"format\":\"regex\",\"maxLength\":3}", LIST("\"(a)\""), LIST("\"((a", "\"(ab"));
+}
+
+/* For verdicts a schema without values compiles, with a first mask of nothing; else it is an error. */
+static void a_schema_without_values_has_an_empty_mask(void **state) {
+    (void)state;
+    by_grammar_opts opts = {.empty_ok = true};
+    by_grammar *g;
+    bool ok;
+    by_err err;
+    assert_int_equal(by_grammar_compile(&g, vocab, BY_GRAMMAR_JSON_SCHEMA, BY_STR("{\"allOf\":[false]}"), NULL, NULL, &err),
+                     BY_EINVAL);
+    assert_int_equal(by_grammar_compile(&g, vocab, BY_GRAMMAR_JSON_SCHEMA, BY_STR("{\"allOf\":[false]}"), &opts, NULL, &err),
+                     BY_OK);
+    assert_int_equal(by_grammar_match(g, BY_STR("1"), &ok, NULL, NULL), BY_OK);
+    assert_false(ok);
+    uint32_t mask[4096 / 8];
+    by_matcher *m = start(g);
+    assert_int_equal(by_matcher_fill_mask(m, mask, NULL), BY_OK);
+    for (uint32_t i = 0; i < words; i++)
+        assert_int_equal(mask[i], 0);
+    by_matcher_destroy(m);
+    by_grammar_release(g);
+}
+
 static void a_used_up_list_offers_no_comma(void **state) {
     (void)state;
     by_grammar *g =
@@ -689,6 +779,13 @@ int main(void) {
                                        cmocka_unit_test(left_recursion_of_every_kind),
                                        cmocka_unit_test(tokens_named_by_id),
                                        cmocka_unit_test(schemas_beyond_the_vectors),
+        cmocka_unit_test(schemas_that_say_nothing_are_whole),
+        cmocka_unit_test(conditions_on_members_add_up),
+        cmocka_unit_test(keys_of_conditions_stand_anywhere),
+        cmocka_unit_test(dynamic_references_follow_the_way_there),
+        cmocka_unit_test(multiples_of_large_and_small_numbers),
+        cmocka_unit_test(formats_beyond_the_vectors),
+        cmocka_unit_test(a_schema_without_values_has_an_empty_mask),
                                        cmocka_unit_test(a_used_up_list_offers_no_comma),
                                        cmocka_unit_test(rollback_and_fork_keep_masks),
                                        cmocka_unit_test(drafts_get_masks_up_to_the_first_refusal),
