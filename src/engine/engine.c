@@ -1,21 +1,14 @@
-/* engine.c - opening and closing: model, caches sized to the memory, threads. */
+/* engine.c - opening and closing: model, caches, threads. */
 #include "engine/engine.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "engine/engine_impl.h"
 
-enum { BACKTRACK = 6, SNAPSHOTS_MAX = 4096 };
-
-/* Tokens that may be rolled back: a block's, and the token behind it. */
-static int32_t backtrack(const by_engine *e) {
-    int32_t least = e->opts.backtrack ? e->opts.backtrack : BACKTRACK;
-    return e->n_drafts + 1 > least ? e->n_drafts + 1 : least;
-}
+enum { SNAPSHOTS_MAX = 4096 };
 
 by_engine_opts by_engine_opts_default(void) {
     return (by_engine_opts){.device = {.backend = BY_BACKEND_CPU},
@@ -28,48 +21,12 @@ by_engine_opts by_engine_opts_default(void) {
                             .trunc = BY_TRUNC_COMPACT};
 }
 
-static int64_t free_memory(void) {
-    long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (int64_t)pages * size : (int64_t)1 << 30;
-}
-
 /* Rows that exactness needs, engine.md section 5: keep_exact decoder rows in front of the end, and encoder_reach rows in front
  * of the first row whose layer input must be exact. Without a boundary everything is one half. */
 static void reaches(by_engine *e, int32_t ring_len) {
     int32_t w = e->model->cfg.window - 1, L = e->model->cfg.n_layers, P = e->model->boundary;
     e->encoder_reach = w * (P < 0 ? L - 1 : P);
     e->keep_exact = ring_len + (P < 0 ? 0 : w * (L - 1 - P));
-}
-
-static by_status size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *pool, by_err *err) {
-    by_engine_opts *o = &e->opts;
-    BY_TRY(by_model_kv_layout(layout, e->model, backtrack(e), err));
-    int64_t ram = o->ram_bytes ? o->ram_bytes : free_memory() / 4;
-    pool->n_slots = o->state_slots ? o->state_slots : (int32_t)((o->slots_ratio > 0 ? o->slots_ratio : 1.2) * o->sched.max_seqs) + 1;
-    if (pool->n_slots > 2 * BY_LIMIT_SEQS) pool->n_slots = 2 * BY_LIMIT_SEQS;
-    int64_t want = o->max_context ? o->max_context : e->model->cfg.max_positions;
-    int64_t slots = (pool->n_slots + 1) * layout->slot_bytes;
-    while (!o->state_slots && pool->n_slots > 1 && slots > ram / 4) { /* fewer sequences at once rather than none */
-        pool->n_slots = pool->n_slots / 2 > 1 ? pool->n_slots / 2 : 1;
-        slots = (pool->n_slots + 1) * layout->slot_bytes;
-    }
-    int64_t per_seq = by_kv_blocks_for(want), left = ram > slots ? ram - slots : 0;
-    e->host_bytes_max = left / 4; /* swapped state and snapshots */
-    int64_t blocks = layout->block_bytes ? (left - e->host_bytes_max) / layout->block_bytes : 1;
-    int64_t most = per_seq * o->sched.max_seqs;
-    if (blocks > most) blocks = most;
-    if (blocks > INT32_MAX / 2) blocks = INT32_MAX / 2;
-    if (o->kv_blocks) blocks = o->kv_blocks;
-    if (blocks < 1) return BY_FAIL(err, BY_ENOMEM, "%lld bytes of memory hold no KV block", (long long)ram);
-    pool->n_blocks = (int32_t)blocks;
-    e->max_context = want;
-    if (layout->block_bytes && blocks * BY_KV_BLOCK_TOKENS < want) {
-        e->max_context = blocks * BY_KV_BLOCK_TOKENS;
-        if (o->max_context)
-            return BY_FAIL(err, BY_ENOMEM, "a context of %lld tokens needs %lld KV blocks, the memory given holds %lld",
-                           (long long)want, (long long)per_seq, (long long)blocks);
-    }
-    return BY_OK;
 }
 
 static by_status make_jobs(by_engine *e, by_err *err) {
@@ -114,23 +71,37 @@ static by_status watch_rows(by_engine *e, by_err *err) {
     return BY_OK;
 }
 
+/* Between the model's configuration and its weights: what can be refused without reading those, and what must be kept free. */
+static by_status before_weights(void *arg, by_model *m, int64_t *bytes, by_err *err) {
+    by_engine *e = arg;
+    e->model = m;
+    BY_TRY(keep_banned(e, err));
+    BY_TRY(by_engine_drafts_init(e, err));
+    return by_engine_reserve_memory(e, bytes, err);
+}
+
+static by_status open_model(by_engine *e, by_err *err) {
+    by_model_opts o = e->opts.model;
+    by_model *m;
+    o.context = e->opts.max_context;
+    o.reserve = before_weights;
+    o.reserve_arg = e;
+    e->max_seqs = e->opts.sched.max_seqs;
+    by_status status = by_model_open(&m, e->opts.model_dir, e->dev, &o, err);
+    e->model = m;
+    return status;
+}
+
 static by_status open_parts(by_engine *e, by_err *err) {
     by_engine_opts *o = &e->opts;
     BY_TRY(by_device_open(&e->dev, &o->device, err));
-    o->model.context = o->max_context;
-    BY_TRY(by_model_open(&e->model, o->model_dir, e->dev, &o->model, err));
-    BY_TRY(keep_banned(e, err));
-    e->max_seqs = o->sched.max_seqs;
-    BY_TRY(by_engine_drafts_init(e, err));
+    BY_TRY(open_model(e, err));
     by_kv_layout layout;
     by_kv_opts pool;
-    BY_TRY(size_caches(e, &layout, &pool, err));
+    BY_TRY(by_engine_size_caches(e, &layout, &pool, err));
     BY_TRY(by_kv_create(&e->kv, e->dev, &layout, &pool, err));
     reaches(e, layout.ring_len);
-    by_runner_opts run = {.max_rows = o->sched.max_rows, .max_seqs = e->max_seqs,
-                          .max_logits = e->max_seqs * (1 + e->n_drafts) + o->sched.all_rows,
-                          .max_context = e->max_context, .trunc = o->trunc, .n_drafts = e->n_drafts};
-    if (run.max_logits > run.max_rows) run.max_logits = run.max_rows;
+    by_runner_opts run = by_engine_runner_opts(e);
     BY_TRY(by_runner_create(&e->runner, e->model, e->kv, &run, err));
     BY_TRY(by_runner_reserve(e->runner, err)); /* so that memory for a step is never missing once requests run */
     BY_TRY(by_engine_drafts_measure(e, err));

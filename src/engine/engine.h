@@ -56,7 +56,8 @@ typedef struct by_engine_opts {
     const int32_t *banned;  /* [n_banned] ids that no request produces; copied */
     int32_t n_banned;
     int32_t top_k;          /* of all requests, whatever they say; 0 = their own */
-    int64_t ram_bytes;    /* most host memory for caches, swapped state and snapshots; 0 = a quarter of what is free */
+    int64_t ram_bytes;    /* most host memory for swapped state, snapshots and, unless the device has a limit of its own, caches;
+                           * 0 = a quarter of what is free */
     by_sched_opts sched;
     double expect_quantile; /* of past output lengths, for admission; default 0.9 */
     bool async;           /* default true */

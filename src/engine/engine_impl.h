@@ -321,6 +321,12 @@ bool by_engine_plan_proposals(by_engine *e); /* whether the job being made propo
 void by_engine_place_drafts(by_engine *e, by_job *job);
 void by_engine_propose(by_engine *e, by_job *job);
 void by_engine_note_drafts(by_engine *e, const by_job *job);
+/* engine_memory.c. reserve: adds what caches and buffers are to take of a device with a limit, before the weights have their places. size:
+ * the caches, when they have. Errors: BY_ENOMEM. */
+by_status by_engine_reserve_memory(by_engine *e, int64_t *bytes, by_err *err);
+by_status by_engine_size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *pool, by_err *err);
+by_runner_opts by_engine_runner_opts(const by_engine *e);
+
 /* init: n_drafts and memory, before the caches are laid out. measure: the cost curve, before anybody uses runner and caches. */
 by_status by_engine_drafts_init(by_engine *e, by_err *err);
 by_status by_engine_drafts_measure(by_engine *e, by_err *err);

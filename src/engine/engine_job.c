@@ -298,7 +298,8 @@ static by_status run_step(by_engine *e, by_job *job, int32_t n, by_err *err) {
     e->n_checked[0] = e->n_checked[1] = 0;
     BY_TRY(by_runner_step(e->runner, e->steps, n, err));
     BY_TRY(find_bad_rows(e, job, 0, err));
-    return find_bad_rows(e, job, 1, err);
+    BY_TRY(find_bad_rows(e, job, 1, err));
+    return by_runner_problem(e->runner, err);
 }
 
 /* A row behind a rejected draft is nobody's: that it was not finite says nothing about the sequence. */

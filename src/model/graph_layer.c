@@ -196,6 +196,19 @@ by_status by_graph_attention(by_pass *p) {
     return by_op_ring_store(p->dev, &ring, p->err);
 }
 
+/* by_op_moe with the layer's host experts beside it, if it has any. */
+static by_status run_experts(by_pass *p, by_moe_args *moe) {
+    by_runner *r = p->r;
+    bool beside = p->w->host_experts != NULL;
+    if (beside) moe->part = by_host_experts_part(r->host, moe->x.rows, (int32_t)moe->idx.cols);
+    if (beside && !r->measures) BY_TRY(by_host_experts_begin(r->host, p->layer, moe->x, moe->idx, moe->weight, p->err));
+    by_status status = by_op_moe(p->dev, moe, p->err);
+    by_err own;
+    by_status joined = beside && status < 0 ? by_device_join(p->dev, &own) : BY_OK; /* the operator has not come to it */
+    (void)joined;
+    return status;
+}
+
 by_status by_graph_experts(by_pass *p) {
     const by_config *c = p->c;
     BY_TRY(mix(p, &p->w->hc_ffn, p->w->ffn_norm));
@@ -207,6 +220,6 @@ by_status by_graph_experts(by_pass *p) {
                        .experts = p->w->experts, .n_experts = p->n_experts,
                        .shared = c->n_shared_experts ? &p->w->shared : NULL, .y = p->b.out, .inner = c->moe_width,
                        .limit = (float)c->swiglu_limit, .quant = p->m->quant};
-    BY_TRY(by_op_moe(p->dev, &moe, p->err));
+    BY_TRY(run_experts(p, &moe));
     return write_back(p);
 }

@@ -92,6 +92,16 @@ static by_status make_tables(by_model *m, by_err *err) {
     return BY_OK;
 }
 
+/* Decides what lies where, and opens the host's device when something is to be computed there. */
+static by_status place_weights(by_model *m, const by_model_opts *opts, by_err *err) {
+    by_place_opts place = opts->place;
+    place.tables_on_device = opts->dummy;
+    if (opts->reserve) BY_TRY(opts->reserve(opts->reserve_arg, m, &place.reserve, err));
+    BY_TRY(by_placement_plan(&m->place, &m->cfg, by_device_room_get(m->dev).limit, &place, err));
+    by_device_opts host = {.backend = opts->host_ref ? BY_BACKEND_REF : BY_BACKEND_CPU, .n_threads = opts->host_threads, .isa = opts->host_isa};
+    return m->place.n_experts[1] ? by_device_open(&m->host, &host, err) : BY_OK;
+}
+
 static by_status open_parts(by_model *m, const char *dir, const by_model_opts *opts, by_err *err) {
     by_problems problems = {0};
     by_status status = by_config_load(&m->cfg, dir, &problems, err);
@@ -110,10 +120,12 @@ static by_status open_parts(by_model *m, const char *dir, const by_model_opts *o
     m->boundary = m->cfg.last_kv_source;
     for (int l = m->boundary; l >= 0 && l < m->cfg.n_layers; l++)
         if (m->cfg.layers[l].engram >= 0) m->boundary = -1; /* its rows would need the n-grams of the kept rows */
+    BY_TRY(place_weights(m, opts, err));
     BY_TRY(compress_tokens(m, dir, err));
     BY_TRY(make_tables(m, err));
-    if (opts->dummy) return by_weights_make(&m->w, &m->cfg, m->dev, opts->seed, err);
-    return by_weights_bind(&m->w, &m->cfg, m->ck, m->dev, err);
+    by_weights_to to = {.dev = m->dev, .host = m->host, .place = &m->place};
+    if (opts->dummy) return by_weights_make(&m->w, &m->cfg, &to, opts->seed, err);
+    return by_weights_bind(&m->w, &m->cfg, m->ck, &to, err);
 }
 
 by_status by_model_open(by_model **out, const char *dir, by_device *dev, const by_model_opts *opts, by_err *err) {
@@ -136,6 +148,7 @@ by_status by_model_open(by_model **out, const char *dir, by_device *dev, const b
 void by_model_close(by_model *m) {
     if (!m) return;
     by_weights_release(&m->w);
+    by_device_close(m->host);
     by_mem_free(m->tables);
     by_tok_destroy(m->tok);
     by_free(m->compressed);

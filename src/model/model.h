@@ -9,6 +9,7 @@
 #include "kv/kv.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/placement.h"
 #include "model/weights.h"
 #include "tok/tok.h"
 
@@ -22,6 +23,8 @@ typedef struct by_model {
     by_numerics numerics;
     by_dtype act;   /* dtype of activations between operators */
     bool quant;     /* act8 in front of FP8 and FP4 weights */
+    by_placement place; /* what lies where */
+    by_device *host;    /* computes the experts that are not on dev; NULL without any */
     by_weights w;
     by_tok *tok;    /* NULL when the directory has no tokenizer.json */
     int32_t *compressed; /* [vocab] compressed token ids for Engram; NULL without Engram */
@@ -40,11 +43,18 @@ typedef struct by_model_opts {
     bool dummy;         /* config.json alone: weights are made up on the device, without a tokenizer */
     uint64_t seed;      /* of the made-up weights */
     int64_t context;    /* most positions that will be used, checked against the model's limit; 0 = not said */
+    by_place_opts place; /* beside the device's own limit */
+    /* Adds to *bytes what else the device is to hold. m has its configuration and numerics, and no weights yet. NULL: nothing */
+    by_status (*reserve)(void *arg, struct by_model *m, int64_t *bytes, by_err *err);
+    void *reserve_arg;
+    int32_t host_threads; /* of experts on the host; 0 = by_pool's default */
+    const char *host_isa; /* by_device_opts.isa */
+    bool host_ref;        /* tests: by the ref operators */
 } by_model_opts;
 
 /* Opens the checkpoint directory on dev, which must outlive the model. Errors: every problem of the directory together
  * (BY_EFORMAT), BY_EMISSING, BY_ENOMEM, BY_EUNSUPPORTED (numerics that this backend does not have), BY_EINVAL (opts->context is beyond
- * the model's limit; said before the weights are looked at). */
+ * the model's limit; said before the weights are looked at), those of by_placement_plan. */
 by_status by_model_open(by_model **out, const char *dir, by_device *dev, const by_model_opts *opts, by_err *err);
 void by_model_close(by_model *m);
 

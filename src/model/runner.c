@@ -182,6 +182,7 @@ by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by
     if (status == BY_OK) status = by_mem_alloc(&r->meta, model->dev, (size_t)r->meta_ints * 4, err);
     r->stage = status == BY_OK ? by_alloc_zero(BY_MEM_MODEL, (size_t)r->meta_ints * 4) : NULL;
     if (status == BY_OK && !r->stage) status = BY_FAIL(err, BY_ENOMEM, "out of memory for a step's description");
+    if (status == BY_OK) status = by_host_experts_create(&r->host, model, most_rows(model, opts), err);
     r->conf_half = status == BY_OK ? by_alloc(BY_MEM_MODEL, (size_t)(r->max_draft_seqs + 1) * (size_t)(opts->n_drafts + 1) * 4) : NULL;
     if (status == BY_OK && !r->conf_half) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the confidences of drafts");
     if (status < 0) {
@@ -198,6 +199,7 @@ by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by
 
 void by_runner_destroy(by_runner *r) {
     if (!r) return;
+    by_host_experts_destroy(r->host);
     by_mem_free(r->work);
     by_mem_free(r->meta);
     by_free(r->stage);
@@ -390,9 +392,12 @@ by_status by_runner_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, 
     BY_TRY(check_step(r, seqs, n_seqs, err));
     BY_TRY(describe_step(r, seqs, n_seqs, err));
     BY_TRY(by_graph_run(r, err));
+    BY_TRY(by_runner_problem(r, err));
     for (int32_t s = 0; s < n_seqs; s++) seqs[s].kv->n_tokens += seqs[s].n_rows;
     return BY_OK;
 }
+
+by_status by_runner_problem(by_runner *r, by_err *err) { return by_host_experts_problem(r->host, err); }
 
 /* ---- scratch memory of operators ------------------------------------------------------------------------------- */
 
@@ -411,15 +416,18 @@ static by_status measure_step(by_runner *r, int32_t n_rows, by_want want, const 
 
 by_status by_runner_reserve(by_runner *r, by_err *err) {
     by_runner_tap *tap = r->tap;
+    BY_TRY(by_host_experts_reserve(r->host, err));
     if (!by_device_measure_begin(r->model->dev)) return BY_OK;
     int32_t *tokens = by_alloc_zero(BY_MEM_MODEL, by_mul_size((size_t)r->opts.max_context, sizeof *tokens));
     by_kv_seq *kv = by_alloc_zero(BY_MEM_MODEL, (size_t)r->opts.max_seqs * sizeof *kv);
     by_step_seq *seqs = by_alloc_zero(BY_MEM_MODEL, (size_t)r->opts.max_seqs * sizeof *seqs);
     by_status status = tokens && kv && seqs ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for measuring a step");
     r->tap = NULL;
+    r->measures = true;
     if (status == BY_OK) status = measure_step(r, r->opts.max_rows, BY_WANT_LAST, tokens, kv, seqs, err);
     if (status == BY_OK) status = measure_step(r, r->opts.max_logits, BY_WANT_ALL, tokens, kv, seqs, err);
     if (status == BY_OK && r->opts.n_drafts) status = by_runner_measure_drafts(r, err);
+    r->measures = false;
     by_err own;
     by_status end = by_device_measure_end(r->model->dev, status == BY_OK ? err : &own);
     r->tap = tap;

@@ -2,6 +2,7 @@
 #ifndef BY_MODEL_RUNNER_IMPL_H
 #define BY_MODEL_RUNNER_IMPL_H
 
+#include "model/host_experts.h"
 #include "model/runner.h"
 
 /* Activation buffers for max_rows rows. Quantised twins (_q) are absent in exact numerics. */
@@ -39,6 +40,8 @@ struct by_runner {
     by_model *model;
     by_kv *kv;
     by_runner_opts opts;
+    by_host_experts *host; /* NULL: all experts are on the device */
+    bool measures;         /* by_runner_reserve: operators compute nothing */
     by_mem *work; /* all activation buffers */
     by_buffers buf;
     by_mem *meta;   /* the step's description */

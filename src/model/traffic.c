@@ -31,7 +31,7 @@ static void layer(counter *c, const by_model *m, int l) {
     plain(c, &w->hc_attn.fn);
     plain(c, &w->hc_ffn.fn);
     plain(c, &w->gate);
-    const by_expert *e = &w->experts[0];
+    const by_expert *e = by_weights_expert(w, 0);
     double one = bytes_of(&e->w1.w) + bytes_of(&e->w1.scale) + bytes_of(&e->w3.w) + bytes_of(&e->w3.scale) +
                  bytes_of(&e->w2.w) + bytes_of(&e->w2.scale);
     double E = cfg->n_experts, k = cfg->n_experts_per_token;
@@ -40,7 +40,7 @@ static void layer(counter *c, const by_model *m, int l) {
 }
 
 double by_model_traffic_used(const by_model *m, int64_t n_rows, int64_t n_logits, int64_t n_used) {
-    const by_expert *e = &m->w.layers[0].experts[0];
+    const by_expert *e = by_weights_expert(&m->w.layers[0], 0);
     double one = bytes_of(&e->w1.w) + bytes_of(&e->w1.scale) + bytes_of(&e->w3.w) + bytes_of(&e->w3.scale) +
                  bytes_of(&e->w2.w) + bytes_of(&e->w2.scale);
     double E = m->cfg.n_experts, k = m->cfg.n_experts_per_token;

@@ -8,13 +8,21 @@
 #include "base/alloc.h"
 #include "model/dummy.h"
 
+/* A device that receives weights. */
+typedef struct {
+    by_device *dev;
+    by_dummy *dummy; /* made-up values instead of the checkpoint's, or NULL */
+    bool in_place;   /* views into the mapped shards */
+    int32_t shard0;  /* handle of the first shard */
+} target;
+
 typedef struct {
     by_weights *out;
     const by_config *cfg;
     const by_checkpoint *ck;
-    by_dummy *dummy; /* made-up values instead of the checkpoint's, or NULL */
-    by_device *dev;
-    bool in_place; /* the device works in host memory: views into the mapped shards */
+    const by_placement *place;
+    target device, host;
+    const target *to; /* of the two: where the next tensors go */
     by_err *err;
 } binder;
 
@@ -34,12 +42,16 @@ static by_status keep(binder *b, by_mem *mem) {
     return BY_OK;
 }
 
-static by_status import_shards(binder *b) {
+/* Whole pages, as the mapping has them: behind the end of the file there are zeros. */
+static size_t page_up(size_t n) { return (n + 4095) & ~(size_t)4095; }
+
+static by_status import_shards(binder *b, target *to) {
+    to->shard0 = b->out->n_mems;
     for (int i = 0; i < by_checkpoint_n_shards(b->ck); i++) {
         by_mem *mem = NULL;
         size_t size = 0;
         const void *ptr = by_checkpoint_shard_map(b->ck, i, &size);
-        BY_TRY(by_mem_import(&mem, b->dev, ptr, size, true, b->err));
+        BY_TRY(by_mem_import(&mem, to->dev, ptr, page_up(size), true, b->err));
         BY_TRY(keep(b, mem));
     }
     return BY_OK;
@@ -56,11 +68,11 @@ static by_dtype dtype_of(by_st_dtype t, bool tile) {
 }
 
 static by_status find_dummy(binder *b, by_tensor *out, bool table, const char *name) {
-    const by_tensor_spec *t = by_dummy_find(b->dummy, name);
+    const by_tensor_spec *t = by_dummy_find(b->to->dummy, name);
     if (!t) return BY_FAIL(b->err, BY_EMISSING, "tensor %s: not in the table of tensors", name);
     by_dtype dtype = dtype_of(t->dtype, !table);
     by_mem *mem;
-    BY_TRY(by_dummy_make(&mem, b->dummy, t, b->err));
+    BY_TRY(by_dummy_make(&mem, b->to->dummy, t, b->err));
     BY_TRY(keep(b, mem));
     int64_t cols = t->n_dims == 1 ? t->shape[0] : t->shape[1], rows = t->n_dims == 1 ? 1 : t->shape[0];
     *out = by_tensor_make(mem, 0, dtype, rows, dtype == BY_FP4_ROW ? cols * 2 : cols);
@@ -69,7 +81,7 @@ static by_status find_dummy(binder *b, by_tensor *out, bool table, const char *n
 
 /* A tensor by name as rows x cols (its last dimension). `table` marks Engram tables, which stay on the host. */
 static by_status find(binder *b, by_tensor *out, bool table, const char *name) {
-    if (b->dummy) return find_dummy(b, out, table, name);
+    if (b->to->dummy) return find_dummy(b, out, table, name);
     const by_ckpt_tensor *t = by_checkpoint_find(b->ck, name);
     if (!t) return BY_FAIL(b->err, BY_EMISSING, "tensor %s: not in the checkpoint", name);
     by_dtype dtype = dtype_of(t->dtype, !table);
@@ -78,18 +90,18 @@ static by_status find(binder *b, by_tensor *out, bool table, const char *name) {
     if (dtype == BY_FP4_ROW) cols *= 2;
     by_mem *mem;
     int64_t off = 0;
-    if (b->in_place) {
+    if (b->to->in_place) {
         size_t size = 0;
         const char *base = by_checkpoint_shard_map(b->ck, t->shard, &size), *data = t->data;
-        mem = b->out->mems[t->shard];
+        mem = b->out->mems[b->to->shard0 + t->shard];
         off = data - base;
         if (data < base || data >= base + size) { /* a copy that the checkpoint made of a misaligned tensor */
-            BY_TRY(by_mem_import(&mem, b->dev, data, (size_t)t->bytes, false, b->err));
+            BY_TRY(by_mem_import(&mem, b->to->dev, data, (size_t)t->bytes, false, b->err));
             BY_TRY(keep(b, mem));
             off = 0;
         }
     } else {
-        BY_TRY(by_mem_import(&mem, b->dev, t->data, (size_t)t->bytes, table, b->err));
+        BY_TRY(by_mem_import(&mem, b->to->dev, t->data, (size_t)t->bytes, table, b->err));
         BY_TRY(keep(b, mem));
     }
     *out = by_tensor_make(mem, off, dtype, rows, cols);
@@ -160,26 +172,39 @@ static by_status bind_expert(binder *b, by_expert *e, const char *base) {
     return weight(b, &e->w2, false, "%s.w2", base);
 }
 
-static by_status bind_ffn(binder *b, by_layer_weights *w, const char *layer, int n_experts) {
+/* Routed experts of layer l (drafts follow the trunk): the first ones to the device, the others to the host. */
+static by_status bind_routed(binder *b, by_layer_weights *w, const char *layer, int l, int n_experts) {
+    char base[128];
+    by_status status = BY_OK;
+    for (int e = 0; status == BY_OK && e < n_experts; e++) {
+        bool here = e < b->place->on_device[l];
+        snprintf(base, sizeof base, "%s.ffn.experts.%d", layer, e);
+        b->to = here ? &b->device : &b->host;
+        status = bind_expert(b, here ? &w->experts[e] : &w->host_experts[e], base);
+    }
+    b->to = &b->device;
+    return status;
+}
+
+static by_status bind_ffn(binder *b, by_layer_weights *w, const char *layer, int l, int n_experts) {
     BY_TRY(tensor(b, &w->ffn_norm, "%s.ffn_norm.weight", layer));
     BY_TRY(bind_hc(b, &w->hc_ffn, layer, "ffn"));
     BY_TRY(tensor(b, &w->gate, "%s.ffn.gate.weight", layer));
     BY_TRY(tensor(b, &w->bias, "%s.ffn.gate.bias", layer));
     BY_TRY(tensor(b, &w->bias_vl, "%s.ffn.gate.bias_vl", layer));
-    char base[128];
-    for (int e = 0; e < n_experts; e++) {
-        snprintf(base, sizeof base, "%s.ffn.experts.%d", layer, e);
-        BY_TRY(bind_expert(b, &w->experts[e], base));
-    }
+    BY_TRY(bind_routed(b, w, layer, l, n_experts));
     if (!b->cfg->n_shared_experts) return BY_OK;
+    char base[128];
     snprintf(base, sizeof base, "%s.ffn.shared_experts", layer);
     return bind_expert(b, &w->shared, base);
 }
 
 /* What trunk and draft layers have in common. */
-static by_status bind_common(binder *b, by_layer_weights *w, const char *layer, const by_layer *kind, int n_experts) {
+static by_status bind_common(binder *b, by_layer_weights *w, int l, const char *layer, const by_layer *kind) {
+    int n_experts = l < b->cfg->n_layers ? b->cfg->n_experts : b->cfg->draft.n_experts;
+    if (b->place->on_device[l] == n_experts) w->host_experts = NULL;
     BY_TRY(bind_attention(b, w, layer, kind));
-    BY_TRY(bind_ffn(b, w, layer, n_experts));
+    BY_TRY(bind_ffn(b, w, layer, l, n_experts));
     by_tensor *vectors[] = {&w->attn_norm,    &w->ffn_norm,      &w->hc_attn.base, &w->hc_attn.scale, &w->hc_ffn.base,
                             &w->hc_ffn.scale, &w->q_norm,        &w->kv_norm,      &w->sink,          &w->comp_norm,
                             &w->index_k_norm, &w->bias,          &w->bias_vl};
@@ -192,8 +217,10 @@ static by_status bind_layer(binder *b, int l) {
     by_layer_weights *w = &b->out->layers[l];
     char layer[32];
     snprintf(layer, sizeof layer, "layers.%d", l);
-    w->experts = b->out->experts + (size_t)l * (size_t)b->cfg->n_experts;
-    BY_TRY(bind_common(b, w, layer, &b->cfg->layers[l], b->cfg->n_experts));
+    size_t first = (size_t)l * (size_t)b->cfg->n_experts;
+    w->experts = b->out->experts + first;
+    if (b->out->host_experts) w->host_experts = b->out->host_experts + first;
+    BY_TRY(bind_common(b, w, l, layer, &b->cfg->layers[l]));
     if (b->cfg->layers[l].engram < 0) return BY_OK;
     BY_TRY(weight(b, &w->engram_table, true, "%s.engram.embed", layer));
     BY_TRY(weight(b, &w->engram_wkv, false, "%s.engram.wkv", layer));
@@ -213,14 +240,19 @@ static by_status bind_draft(binder *b) {
     by_draft_weights *d = &b->out->draft;
     if (c->n_layers == 0) return BY_OK;
     d->layers = by_alloc_zero(BY_MEM_MODEL, by_mul_size((size_t)c->n_layers, sizeof *d->layers));
-    d->experts = by_alloc_zero(BY_MEM_MODEL, by_mul_size((size_t)c->n_layers, by_mul_size((size_t)c->n_experts, sizeof *d->experts)));
-    if (!d->layers || !d->experts) return BY_FAIL(b->err, BY_ENOMEM, "out of memory for the table of draft weights");
+    size_t n = by_mul_size((size_t)c->n_layers, by_mul_size((size_t)c->n_experts, sizeof *d->experts));
+    d->experts = by_alloc_zero(BY_MEM_MODEL, n);
+    if (b->host.dev) d->host_experts = by_alloc_zero(BY_MEM_MODEL, n);
+    bool made = d->layers && d->experts && (!b->host.dev || d->host_experts);
+    if (!made) return BY_FAIL(b->err, BY_ENOMEM, "out of memory for the table of draft weights");
     const by_layer window = {.kind = BY_LAYER_WINDOW, .kv_source = -1, .index_source = -1, .engram = -1};
     char layer[32];
     for (int l = 0; l < c->n_layers; l++) {
         snprintf(layer, sizeof layer, "mtp.%d", l);
-        d->layers[l].experts = d->experts + (size_t)l * (size_t)c->n_experts;
-        BY_TRY(bind_common(b, &d->layers[l], layer, &window, c->n_experts));
+        size_t first = (size_t)l * (size_t)c->n_experts;
+        d->layers[l].experts = d->experts + first;
+        if (d->host_experts) d->layers[l].host_experts = d->host_experts + first;
+        BY_TRY(bind_common(b, &d->layers[l], b->cfg->n_layers + l, layer, &window));
     }
     BY_TRY(weight(b, &d->main_proj, false, "mtp.0.main_proj"));
     BY_TRY(tensor(b, &d->main_norm, "mtp.0.main_norm.weight"));
@@ -244,9 +276,13 @@ static by_status bind(binder *b) {
     size_t n_layers = (size_t)cfg->n_layers, n_experts = by_mul_size(n_layers, (size_t)cfg->n_experts);
     out->layers = by_alloc_zero(BY_MEM_MODEL, by_mul_size(n_layers, sizeof *out->layers));
     out->experts = by_alloc_zero(BY_MEM_MODEL, by_mul_size(n_experts, sizeof *out->experts));
+    if (b->host.dev) out->host_experts = by_alloc_zero(BY_MEM_MODEL, by_mul_size(n_experts, sizeof *out->experts));
     by_status status = BY_OK;
-    if (!out->layers || !out->experts) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the table of weights");
-    if (status == BY_OK && b->in_place) status = import_shards(b);
+    bool made = out->layers && out->experts && (!b->host.dev || out->host_experts);
+    if (!made) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the table of weights");
+    b->to = &b->device;
+    if (status == BY_OK && b->device.in_place) status = import_shards(b, &b->device);
+    if (status == BY_OK && b->host.in_place) status = import_shards(b, &b->host);
     if (status == BY_OK) status = tensor(b, &out->embed, "embed.weight");
     if (status == BY_OK) status = tensor(b, &out->norm, "norm.weight");
     if (status == BY_OK) status = weight(b, &out->head, false, "head");
@@ -257,15 +293,20 @@ static by_status bind(binder *b) {
     return status;
 }
 
-by_status by_weights_bind(by_weights *out, const by_config *cfg, const by_checkpoint *ck, by_device *dev, by_err *err) {
-    return bind(&(binder){.out = out, .cfg = cfg, .ck = ck, .dev = dev, .in_place = by_device_backend(dev) != BY_BACKEND_CUDA, .err = err});
+/* A limit is kept by giving the device its own tensors one by one, and not whole shards. */
+by_status by_weights_bind(by_weights *out, const by_config *cfg, const by_checkpoint *ck, const by_weights_to *to, by_err *err) {
+    bool in_place = by_device_backend(to->dev) != BY_BACKEND_CUDA && !to->host && by_device_room_get(to->dev).limit == 0;
+    return bind(&(binder){.out = out, .cfg = cfg, .ck = ck, .place = to->place, .device = {.dev = to->dev, .in_place = in_place},
+                          .host = {.dev = to->host, .in_place = to->host != NULL}, .err = err});
 }
 
-by_status by_weights_make(by_weights *out, const by_config *cfg, by_device *dev, uint64_t seed, by_err *err) {
-    by_dummy *dummy;
-    BY_TRY(by_dummy_create(&dummy, cfg, dev, seed, err));
-    by_status status = bind(&(binder){.out = out, .cfg = cfg, .dummy = dummy, .dev = dev, .err = err});
-    by_dummy_destroy(dummy);
+by_status by_weights_make(by_weights *out, const by_config *cfg, const by_weights_to *to, uint64_t seed, by_err *err) {
+    binder b = {.out = out, .cfg = cfg, .place = to->place, .device = {.dev = to->dev}, .host = {.dev = to->host}, .err = err};
+    by_status status = by_dummy_create(&b.device.dummy, cfg, to->dev, seed, err);
+    if (status == BY_OK && to->host) status = by_dummy_create(&b.host.dummy, cfg, to->host, seed, err);
+    if (status == BY_OK) status = bind(&b);
+    by_dummy_destroy(b.device.dummy);
+    by_dummy_destroy(b.host.dummy);
     return status;
 }
 
@@ -274,7 +315,9 @@ void by_weights_release(by_weights *w) {
     by_free(w->mems);
     by_free(w->layers);
     by_free(w->experts);
+    by_free(w->host_experts);
     by_free(w->draft.layers);
     by_free(w->draft.experts);
+    by_free(w->draft.host_experts);
     *w = (by_weights){0};
 }

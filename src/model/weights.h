@@ -2,13 +2,14 @@
  *
  * Binding copies nothing on devices that work in host memory: a view points into the mapped shard. A tensor that lies
  * unaligned in its file (fp32 or bf16 at an odd offset) is the exception and gets a small copy. A device with memory of
- * its own receives every tensor except the Engram tables, which it reads from the host. Thread rule: read-only after
- * by_weights_bind. */
+ * its own receives every tensor except the Engram tables, which it reads from the host, and routed experts that the placement leaves
+ * to the host's own device. Thread rule: read-only after by_weights_bind. */
 #ifndef BY_MODEL_WEIGHTS_H
 #define BY_MODEL_WEIGHTS_H
 
 #include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/placement.h"
 #include "ops/ops.h"
 
 typedef struct by_hc_weights {
@@ -24,7 +25,8 @@ typedef struct by_layer_weights {
     by_tensor comp_norm, index_k_norm;
     by_weight index_wq_b, index_weights; /* index sources */
     by_tensor gate, bias, bias_vl;
-    by_expert *experts; /* [n_experts] */
+    by_expert *experts;      /* [n_experts]; those of the host are all zero */
+    by_expert *host_experts; /* [n_experts]; those of the device are all zero. NULL: all are on the device */
     by_expert shared;
     by_weight engram_table, engram_wkv; /* Engram layers */
     by_tensor engram_q, engram_k;
@@ -33,7 +35,7 @@ typedef struct by_layer_weights {
 /* What the draft layers have besides their layers (DSpark); the embedding and the head are the trunk's. */
 typedef struct by_draft_weights {
     by_layer_weights *layers; /* [draft.n_layers] */
-    by_expert *experts;
+    by_expert *experts, *host_experts;
     by_weight main_proj; /* [D, n_targets * D] */
     by_tensor main_norm, norm;
     by_tensor markov_embed;  /* [vocab, rank] BF16 */
@@ -46,16 +48,28 @@ typedef struct by_weights {
     by_weight head;
     by_layer_weights *layers; /* [n_layers] */
     by_expert *experts;       /* all layers' experts, one array */
+    by_expert *host_experts;  /* the same for those on the host; NULL without any */
     by_draft_weights draft;   /* empty without draft layers */
     by_mem **mems;            /* shards, then copies */
     int32_t n_mems, cap_mems;
 } by_weights;
 
+/* Where weights go. host: a device in host memory for the experts that place leaves there; NULL when it leaves none. */
+typedef struct by_weights_to {
+    by_device *dev, *host;
+    const by_placement *place;
+} by_weights_to;
+
 /* cfg and ck must outlive the weights, ck's mapping too. Errors: BY_EMISSING (a tensor that the config asks for, named),
  * BY_ENOMEM, those of the device. */
-by_status by_weights_bind(by_weights *out, const by_config *cfg, const by_checkpoint *ck, by_device *dev, by_err *err);
-/* Made-up values (dummy.h) in memory of the device. */
-by_status by_weights_make(by_weights *out, const by_config *cfg, by_device *dev, uint64_t seed, by_err *err);
+by_status by_weights_bind(by_weights *out, const by_config *cfg, const by_checkpoint *ck, const by_weights_to *to, by_err *err);
+/* Made-up values (dummy.h) in memory of the devices. */
+by_status by_weights_make(by_weights *out, const by_config *cfg, const by_weights_to *to, uint64_t seed, by_err *err);
 void by_weights_release(by_weights *w);
+
+/* Expert e of a layer, wherever it lies. */
+static inline const by_expert *by_weights_expert(const by_layer_weights *w, int32_t e) {
+    return w->experts[e].w1.w.mem || !w->host_experts ? &w->experts[e] : &w->host_experts[e];
+}
 
 #endif

@@ -1,13 +1,8 @@
-/* device.c - opening devices, host memory, and the dispatch of operators.
- *
- * The guard backend is `ref` on memory that no one may touch outside an operator: each buffer is a mapping of its own
- * (imported bytes are protected where they lie, or copied when they do not fill whole pages), opened for the duration of
- * an operator or a transfer and closed again. A host access in between is a fault, which is the point. */
+/* device.c - opening devices, host memory, and the dispatch of operators. */
 #include "ops/host.h"
 
 #include <stdint.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "base/limits.h"
@@ -65,10 +60,25 @@ by_status by_ops_cuda_open(by_device *dev, by_err *err) {
 }
 #endif
 
+/* Without own memory there is nothing to take a share of. */
+static by_status set_limit(by_device *dev, const by_device_opts *opts, by_err *err) {
+    const double share = opts->memory_share > 0 ? opts->memory_share : 0.9;
+    dev->limit = opts->memory_bytes;
+    if (opts->memory_bytes || !dev->vt) return BY_OK;
+    int64_t total = 0, unused = 0;
+    BY_TRY(dev->vt->memory(dev, &total, &unused, err));
+    dev->limit = (int64_t)((double)total * share) - (total - unused);
+    if (dev->limit > 0) return BY_OK;
+    return BY_FAIL(err, BY_ENOMEM, "device memory: a share of %g is %.0f bytes, and %lld of %lld are in use", share, (double)total * share,
+                   (long long)(total - unused), (long long)total);
+}
+
 by_status by_device_open(by_device **out, const by_device_opts *opts, by_err *err) {
     *out = NULL;
     if (opts->n_threads < 0 || opts->n_threads > BY_LIMIT_THREADS)
         return BY_FAIL(err, BY_EINVAL, "threads: %d is outside 0..%d", opts->n_threads, BY_LIMIT_THREADS);
+    if (opts->memory_bytes < 0 || !(opts->memory_share >= 0 && opts->memory_share <= 1))
+        return BY_FAIL(err, BY_EINVAL, "device memory: %lld bytes, share %g", (long long)opts->memory_bytes, opts->memory_share);
     by_device *dev = by_alloc_zero(BY_MEM_TENSOR, sizeof *dev);
     if (!dev) return BY_FAIL(err, BY_ENOMEM, "out of memory for a device");
     dev->backend = opts->backend;
@@ -82,6 +92,7 @@ by_status by_device_open(by_device **out, const by_device_opts *opts, by_err *er
         dev->ops = by_ops_ref;
         dev->name = opts->backend == BY_BACKEND_GUARD ? "guard" : "ref";
     }
+    if (status == BY_OK) status = set_limit(dev, opts, err);
     if (status < 0) {
         by_device_close(dev);
         return status;
@@ -93,6 +104,7 @@ by_status by_device_open(by_device **out, const by_device_opts *opts, by_err *er
 void by_device_close(by_device *dev) {
     if (!dev) return;
     assert(!dev->mems && "memory of this device is still in use");
+    by_helper_stop(dev->helper);
     if (dev->vt) dev->vt->close(dev);
     if (dev->backend == BY_BACKEND_CPU) by_ops_cpu_close(dev);
     by_free(dev->scratch);
@@ -135,68 +147,44 @@ by_status by_device_measure_end(by_device *dev, by_err *err) {
     return by_device_scratch(dev, dev->most_scratch, err) ? BY_OK : BY_ENOMEM;
 }
 
-/* ---- guard ---------------------------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------------------------- */
 
-static void guard_set(by_device *dev, bool open) {
-    if (dev->backend != BY_BACKEND_GUARD) return;
-    dev->open = open;
-    for (by_mem *m = dev->mems; m; m = m->next) {
-        int prot = !open ? PROT_NONE : m->imported ? PROT_READ : PROT_READ | PROT_WRITE;
-        int rc = mprotect(m->ptr, m->map_bytes, prot);
-        assert(rc == 0 && "guard: mprotect failed");
-        (void)rc;
-    }
+typedef enum { OWN, IMPORTED, KEPT_ON_HOST, SHARED } origin;
+
+static by_status check_room(const by_device *dev, size_t n, by_err *err) {
+    if (dev->limit == 0 || (dev->used <= dev->limit && n <= (size_t)(dev->limit - dev->used))) return BY_OK;
+    return BY_FAIL(err, BY_ENOMEM, "device memory: %zu bytes more do not fit, %lld of %lld are in use", n, (long long)dev->used,
+                   (long long)dev->limit);
 }
 
-enum { PAGE = 4096 };
-
-static by_status guard_map(by_mem *m, const void *host, size_t n, by_err *err) {
-    m->map_bytes = (n + PAGE - 1) & ~(size_t)(PAGE - 1);
-    bool in_place = host && (uintptr_t)host % PAGE == 0;
-    if (in_place) {
-        m->ptr = (unsigned char *)(uintptr_t)host;
-    } else {
-        void *p = mmap(NULL, m->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (p == MAP_FAILED) return BY_FAIL(err, BY_ENOMEM, "guard: cannot map %zu bytes", m->map_bytes);
-        m->ptr = p;
-        if (host) memcpy(p, host, n);
-        m->imported = false;
-    }
-    mprotect(m->ptr, m->map_bytes, PROT_NONE);
+static by_status fill_mem(by_mem *m, const void *host, origin from, by_err *err) {
+    by_device *dev = m->dev;
+    if (dev->vt) return dev->vt->alloc(m, host, from == KEPT_ON_HOST, err);
+    if (dev->backend == BY_BACKEND_GUARD && from != SHARED) return by_guard_map(m, host, err);
+    m->ptr = host ? (unsigned char *)(uintptr_t)host : by_alloc_aligned(BY_MEM_TENSOR, 64, m->bytes);
+    if (!m->ptr) return BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes of device memory", m->bytes);
+    if (!host) memset(m->ptr, 0, m->bytes);
     return BY_OK;
 }
 
-static void guard_unmap(by_mem *m) {
-    if (m->imported) mprotect(m->ptr, m->map_bytes, PROT_READ); /* the importer's mapping goes on living */
-    else munmap(m->ptr, m->map_bytes);
-}
-
-/* ---- memory --------------------------------------------------------------------------------------------------- */
-
-static by_status mem_create(by_mem **out, by_device *dev, const void *host, size_t n, bool keep_on_host, by_err *err) {
+static by_status mem_create(by_mem **out, by_device *dev, const void *host, size_t n, origin from, by_err *err) {
     *out = NULL;
     if (n == 0) return BY_FAIL(err, BY_EINVAL, "device memory of 0 bytes");
+    bool counted = from == OWN || from == IMPORTED;
+    if (counted) BY_TRY(check_room(dev, n, err));
     by_mem *m = by_alloc_zero(BY_MEM_TENSOR, sizeof *m);
     if (!m) return BY_FAIL(err, BY_ENOMEM, "out of memory for a buffer handle");
     m->dev = dev;
     m->bytes = n;
     m->imported = host != NULL;
-    by_status status = BY_OK;
-    if (dev->vt) {
-        status = dev->vt->alloc(m, host, keep_on_host, err);
-    } else if (dev->backend == BY_BACKEND_GUARD) {
-        status = guard_map(m, host, n, err);
-    } else if (host) {
-        m->ptr = (unsigned char *)(uintptr_t)host;
-    } else {
-        m->ptr = by_alloc_aligned(BY_MEM_TENSOR, 64, n);
-        if (m->ptr) memset(m->ptr, 0, n);
-        else status = BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes of device memory", n);
-    }
+    m->counted = counted;
+    m->shared = from == SHARED;
+    by_status status = fill_mem(m, host, from, err);
     if (status < 0) {
         by_free(m);
         return status;
     }
+    if (counted) dev->used += (int64_t)n;
     m->next = dev->mems;
     m->link = &dev->mems;
     if (m->next) m->next->link = &m->next;
@@ -206,19 +194,31 @@ static by_status mem_create(by_mem **out, by_device *dev, const void *host, size
 }
 
 by_status by_mem_alloc(by_mem **out, by_device *dev, size_t n, by_err *err) {
-    return mem_create(out, dev, NULL, n, false, err);
+    return mem_create(out, dev, NULL, n, OWN, err);
 }
 
 by_status by_mem_import(by_mem **out, by_device *dev, const void *host, size_t n, bool keep_on_host, by_err *err) {
-    return mem_create(out, dev, host, n, keep_on_host, err);
+    return mem_create(out, dev, host, n, keep_on_host ? KEPT_ON_HOST : IMPORTED, err);
 }
+
+by_status by_mem_share(by_mem **out, by_device *dev, size_t n, by_err *err) {
+    return mem_create(out, dev, NULL, n, SHARED, err);
+}
+
+void *by_mem_host(const by_mem *shared) {
+    assert(shared->shared);
+    return shared->ptr;
+}
+
+by_device_room by_device_room_get(const by_device *dev) { return (by_device_room){dev->limit, dev->used}; }
 
 void by_mem_free(by_mem *m) {
     if (!m) return;
     *m->link = m->next;
     if (m->next) m->next->link = m->link;
+    if (m->counted) m->dev->used -= (int64_t)m->bytes;
     if (m->dev->vt) m->dev->vt->free(m);
-    else if (m->map_bytes) guard_unmap(m);
+    else if (m->map_bytes || m->chunk) by_guard_unmap(m);
     else if (!m->imported) by_free(m->ptr);
     if (m->dev->vt) m->dev->vt->host_free(m->view);
     by_free(m);
@@ -229,27 +229,27 @@ size_t by_mem_bytes(const by_mem *mem) { return mem->bytes; }
 by_status by_mem_write(by_mem *mem, size_t off, const void *src, size_t n, by_err *err) {
     assert(!mem->imported && off <= mem->bytes && n <= mem->bytes - off);
     if (mem->dev->vt) return mem->dev->vt->write(mem, off, src, n, err);
-    guard_set(mem->dev, true);
+    by_guard_set(mem->dev, true);
     if (n) memcpy(mem->ptr + off, src, n);
-    guard_set(mem->dev, false);
+    by_guard_set(mem->dev, false);
     return BY_OK;
 }
 
 by_status by_mem_read(void *dst, const by_mem *mem, size_t off, size_t n, by_err *err) {
     assert(off <= mem->bytes && n <= mem->bytes - off);
     if (mem->dev->vt) return mem->dev->vt->read(dst, mem, off, n, err);
-    guard_set(mem->dev, true);
+    by_guard_set(mem->dev, true);
     if (n) memcpy(dst, mem->ptr + off, n);
-    guard_set(mem->dev, false);
+    by_guard_set(mem->dev, false);
     return BY_OK;
 }
 
 by_status by_mem_zero(by_mem *mem, size_t off, size_t n, by_err *err) {
     assert(!mem->imported && off <= mem->bytes && n <= mem->bytes - off);
     if (mem->dev->vt) return mem->dev->vt->zero(mem, off, n, err);
-    guard_set(mem->dev, true);
+    by_guard_set(mem->dev, true);
     memset(mem->ptr + off, 0, n);
-    guard_set(mem->dev, false);
+    by_guard_set(mem->dev, false);
     return BY_OK;
 }
 
@@ -257,16 +257,16 @@ by_status by_mem_copy(by_mem *dst, size_t dst_off, const by_mem *src, size_t src
     assert(dst->dev == src->dev && !dst->imported);
     assert(dst_off <= dst->bytes && n <= dst->bytes - dst_off && src_off <= src->bytes && n <= src->bytes - src_off);
     if (dst->dev->vt) return dst->dev->vt->copy(dst, dst_off, src, src_off, n, err);
-    guard_set(dst->dev, true);
+    by_guard_set(dst->dev, true);
     if (n) memcpy(dst->ptr + dst_off, src->ptr + src_off, n);
-    guard_set(dst->dev, false);
+    by_guard_set(dst->dev, false);
     return BY_OK;
 }
 
 by_status by_mem_view(const void **ptr, by_mem *mem, size_t off, size_t n, by_err *err) {
     assert(off <= mem->bytes && n <= mem->bytes - off);
     if (!mem->dev->vt) {
-        guard_set(mem->dev, true);
+        by_guard_set(mem->dev, true);
         *ptr = mem->ptr + off;
         return BY_OK;
     }
@@ -284,7 +284,7 @@ by_status by_mem_view(const void **ptr, by_mem *mem, size_t off, size_t n, by_er
 }
 
 void by_mem_unview(by_mem *mem) {
-    if (!mem->dev->vt) guard_set(mem->dev, false);
+    if (!mem->dev->vt) by_guard_set(mem->dev, false);
 }
 
 by_device_counts by_device_counts_get(const by_device *dev) {
@@ -309,9 +309,9 @@ by_status by_device_draw(by_device *dev, by_tensor logits, const by_draw *draws,
 
 #define BY_OP_DEF(op)                                                                                                  \
     by_status by_op_##op(by_device *dev, const by_##op##_args *args, by_err *err) {                                    \
-        guard_set(dev, true);                                                                                          \
+        by_guard_set(dev, true);                                                                                          \
         by_status status = dev->ops.op(dev, args, err);                                                                \
-        guard_set(dev, false);                                                                                         \
+        by_guard_set(dev, false);                                                                                         \
         if (!dev->measured) return status;                                                                             \
         dev->measured = false;                                                                                         \
         return BY_OK;                                                                                                  \

@@ -14,6 +14,10 @@ struct by_mem {
     size_t bytes;
     size_t map_bytes; /* > 0: own mapping of this size (guard) */
     bool imported;
+    bool counted; /* its bytes are part of by_device.used */
+    bool shared;  /* by_mem_share: the guard leaves it open */
+    by_mem *chunk;    /* guard: it lies in this mapping of several small imports */
+    size_t n_inside, fill; /* of such a mapping */
     bool packed;     /* cuda: holds FP4 weights in the order that its matrix kernels want; the host no longer reads it */
     void *view;      /* host copy of a by_mem_view, devices with their own memory */
     size_t view_bytes;
@@ -21,9 +25,11 @@ struct by_mem {
 };
 
 struct by_pool;
+struct by_helper;
 
 /* Memory of a backend that has its own: called by by_mem_* in place of the host functions, arguments already checked.
- * alloc fills m->ptr (an address of the device) for m->bytes, zeroed or with a copy of host bytes. */
+ * alloc fills m->ptr (an address of the device) for m->bytes, zeroed or with a copy of host bytes; with m->shared it is an address of
+ * both sides. */
 typedef struct by_mem_vt {
     void (*close)(by_device *dev);
     by_status (*alloc)(by_mem *m, const void *host, bool keep_on_host, by_err *err);
@@ -38,6 +44,10 @@ typedef struct by_mem_vt {
     void *(*host_alloc)(size_t n);
     void (*host_free)(void *p);
     void (*counts)(const by_device *dev, by_device_counts *out);
+    by_status (*memory)(by_device *dev, int64_t *total, int64_t *unused, by_err *err);
+    by_status (*beside_init)(by_device *dev, by_err *err);
+    by_status (*beside)(by_device *dev, const by_beside *what, by_err *err);
+    by_status (*join)(by_device *dev, by_err *err);
 } by_mem_vt;
 
 struct by_device {
@@ -49,6 +59,9 @@ struct by_device {
     struct by_pool *pool; /* NULL: one thread */
     int32_t n_threads;
     by_mem *mems;
+    by_mem *chunks; /* guard: mappings of small imports, the newest first */
+    int64_t limit, used; /* by_device_room */
+    struct by_helper *helper; /* by_device_beside of host memory */
     void *scratch;
     size_t scratch_bytes;
     uint64_t view_allocs; /* of by_mem.view: part of by_device_counts */
@@ -58,6 +71,15 @@ struct by_device {
 };
 
 extern const by_ops by_ops_ref;
+
+/* guard.c: opens or closes all memory of a guard device, does nothing for others; memory for m->bytes, with the host's bytes unless
+ * host is NULL. */
+void by_guard_set(by_device *dev, bool open);
+by_status by_guard_map(by_mem *m, const void *host, by_err *err);
+void by_guard_unmap(by_mem *m);
+
+/* beside.c: the thread behind by_device_beside of host memory. NULL is allowed. */
+void by_helper_stop(struct by_helper *h);
 
 /* Fills ops, impl, name and pool for an instruction set (opts->isa, NULL = best here) and a number of threads. On failure
  * by_ops_cpu_close releases what was made. Errors: BY_EINVAL, BY_EUNSUPPORTED (instruction set), BY_ENOMEM, BY_EIO. */

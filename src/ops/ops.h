@@ -66,6 +66,9 @@ typedef struct by_device_opts {
     by_backend backend;
     int32_t n_threads; /* CPU backends; 0 = by_pool's default */
     const char *isa;   /* cpu: highest instruction set to use ("avx2", ...), NULL = best */
+    int64_t memory_bytes; /* most device memory that by_mem handles may take together; 0 = see memory_share */
+    double memory_share;  /* the same as a share of the card's memory, in (0, 1]; what others use of it at the time counts too. 0 = 0.9 on
+                           * a device with its own memory. Elsewhere it means nothing: no limit */
 } by_device_opts;
 
 /* Errors: BY_EUNSUPPORTED (backend not in this build or no such device), BY_ENOMEM, BY_EINVAL. */
@@ -92,10 +95,17 @@ typedef struct by_device_counts {
 } by_device_counts;
 by_device_counts by_device_counts_get(const by_device *dev);
 
-/* Device memory, 64-byte aligned, zeroed. n >= 1. */
+typedef struct by_device_room {
+    int64_t limit; /* bytes that by_mem handles may take together; 0 = no limit */
+    int64_t used;  /* by allocated and imported memory; what stays on the host does not count */
+} by_device_room;
+by_device_room by_device_room_get(const by_device *dev);
+
+/* Device memory, 64-byte aligned, zeroed. n >= 1. Errors: BY_ENOMEM (also beyond the device's limit; both numbers). */
 by_status by_mem_alloc(by_mem **out, by_device *dev, size_t n, by_err *err);
-/* Makes read-only host bytes (a mapped shard) usable by operators: CPU backends use them in place, they must outlive the
- * handle; a device with its own memory copies them. `keep_on_host` asks it not to (Engram tables). */
+/* Makes host bytes (a mapped shard) usable by operators: CPU backends use them in place, they must outlive the handle; a device
+ * with its own memory copies them. `keep_on_host` asks it not to (Engram tables). by_mem_* may not write them; an operator may where
+ * the caller may and the device works in place. */
 by_status by_mem_import(by_mem **out, by_device *dev, const void *host, size_t n, bool keep_on_host, by_err *err);
 void by_mem_free(by_mem *mem);
 size_t by_mem_bytes(const by_mem *mem);
@@ -111,6 +121,35 @@ by_status by_mem_copy(by_mem *dst, size_t dst_off, const by_mem *src, size_t src
  * no operator may run. For reading; a device with its own memory copies to a buffer of the handle. */
 by_status by_mem_view(const void **ptr, by_mem *mem, size_t off, size_t n, by_err *err);
 void by_mem_unview(by_mem *mem);
+
+/* ---- work beside the device ------------------------------------------------------------------------------------ */
+
+/* Host memory that operators of dev reach too (pinned), zeroed, 64-byte aligned; freed like any other. by_mem_host: where it lies.
+ * Who may touch it when follows from by_device_beside. Errors: BY_ENOMEM. */
+by_status by_mem_share(by_mem **out, by_device *dev, size_t n, by_err *err);
+void *by_mem_host(const by_mem *shared);
+
+/* A host function that runs while the device goes on: once all that was queued so far is done, rows are copied to shared memory, and
+ * then run(arg, which, n) is called on another thread, one call after another in order; it must not use the device. What
+ * by_device_join is followed by comes after its return. */
+#define BY_BESIDE_COPIES 3
+typedef struct by_beside {
+    int32_t n_copies;
+    struct {
+        by_tensor from; /* of the device, rows without gaps */
+        by_mem *to;     /* shared memory, from its beginning */
+    } copy[BY_BESIDE_COPIES];
+    void (*run)(void *arg, int32_t which, int32_t n);
+    void *arg;
+    int32_t which, n;
+} by_beside;
+
+/* Before the first: what it takes (a thread, a stream). More than once is allowed. Errors: BY_ENOMEM, BY_EIO, BY_EDEVICE. */
+by_status by_device_beside_init(by_device *dev, by_err *err);
+/* At most one between two joins. Errors: BY_EDEVICE; then nothing runs. */
+by_status by_device_beside(by_device *dev, const by_beside *what, by_err *err);
+/* Does nothing when nothing runs beside. Errors: BY_EDEVICE. */
+by_status by_device_join(by_device *dev, by_err *err);
 
 /* Contiguous tensor over [off, ...) of a buffer. */
 by_tensor by_tensor_make(by_mem *mem, int64_t off, by_dtype dtype, int64_t rows, int64_t cols);
@@ -436,7 +475,21 @@ typedef struct by_moe_args {
     int32_t inner;           /* I of the routed experts; the shared expert's is its own weight's */
     float limit;
     bool quant;
+    by_tensor part; /* absent, or [T * k, D] of y's dtype in shared memory: row t * k + j is the product of row t's choice j where that expert
+                     * is absent (its w1.w.mem is NULL). Whatever runs beside the device is joined before it is read */
 } by_moe_args;
+
+/* Products of those of the chosen experts that are not absent, of the operator above in front of its sum: row t * k + j of part is
+ * w2 act8(a), rounded to part's dtype; rows of absent experts are left. All rows of a token may be NaN when one of them is. For devices that
+ * work in host memory; others: BY_EUNSUPPORTED. */
+typedef struct by_moe_part_args {
+    by_tensor x, idx, weight;
+    const by_expert *experts;
+    int32_t n_experts, inner;
+    by_tensor part; /* [T * k, D] */
+    float limit;
+    bool quant;
+} by_moe_part_args;
 
 /* Engram rows: hash of each row's n-gram, gather, concatenation. Source: model.md 9.3. */
 typedef struct by_engram_args {
@@ -461,7 +514,7 @@ typedef struct by_engram_gate_args {
 
 #define BY_OP_TABLE(X)                                                                                                 \
     X(rope_table) X(embed) X(hc_mix) X(hc_post) X(hc_close) X(matmul) X(rmsnorm) X(act8) X(rope) X(window_kv)          \
-    X(ring_store) X(compress) X(entry_store) X(index_query) X(index_select) X(attention) X(router) X(moe) X(engram)    \
+    X(ring_store) X(compress) X(entry_store) X(index_query) X(index_select) X(attention) X(router) X(moe) X(moe_part) X(engram) \
     X(engram_gate) X(gather_rows) X(hc_read) X(add) X(check_rows)
 
 typedef struct by_ops {

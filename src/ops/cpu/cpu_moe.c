@@ -8,6 +8,8 @@
  *   phase 3  for (expert, 32 output columns): w2 products of all pairs       (few pairs: and their sums, which ends here)
  *   phase 4  for (row): the sum over its pairs in the order of the slots, then the shared expert
  *
+ * by_cpu_moe_part is the first three phases, with the results of phase 3 as its output.
+ *
  * 32 inner columns are one act8 group, so quantising needs no phase of its own. */
 #include <math.h>
 #include <string.h>
@@ -96,10 +98,13 @@ typedef struct {
     int64_t inner_stride;
     uint8_t *part;  /* [T * k + T][D] of y's dtype, or NULL: summed at once */
     int64_t part_stride;
+    bool only_parts; /* part is the output: nothing is summed */
     int64_t n_chunks;
     uint8_t *scratch;
     size_t scratch_bytes, product_bytes;
 } moe;
+
+static bool is_here(const by_moe_args *a, int32_t e) { return by_tensor_is(&a->experts[e].w1.w); }
 
 /* Items are experts: layouts in blocks hold each expert's rows in its own order. */
 static void pack_experts(void *arg, int64_t begin, int64_t end, int32_t worker) {
@@ -243,10 +248,27 @@ static void row_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
     }
 }
 
+/* Items are rows: what phase 4 does for sums. */
+static void spoil_items(void *arg, int64_t begin, int64_t end, int32_t worker) {
+    (void)worker;
+    const moe *s = arg;
+    by_dtype act = s->a->y.dtype;
+    float nan[SUM_COLUMNS];
+    spoil(nan, SUM_COLUMNS);
+    for (int64_t t = begin; t < end; t++) {
+        for (int64_t i = t * s->k; s->bad[t] && i < (t + 1) * s->k; i++) {
+            uint8_t *to = s->part + i * s->part_stride;
+            if (!is_here(s->a, by_tensor_i32(&s->a->idx, t)[i - t * s->k])) continue;
+            for (int64_t c = 0; c < s->D; c += SUM_COLUMNS)
+                s->vec->store(to + c * (act == BY_BF16 ? 2 : 4), act, nan, s->D - c < SUM_COLUMNS ? s->D - c : SUM_COLUMNS);
+        }
+    }
+}
+
 static bool packs_little(const moe *s) { return s->n_pairs * s->D <= LITTLE_PACKING; }
 
 static void pack_all(moe *s, by_team *team) {
-    for (int i = 0; i < 4; i++) { /* routed w1, routed w3, shared w1, shared w3: once each, where rows are apart */
+    for (int i = 0; i < 4 && s->n_experts > 0; i++) { /* routed w1, routed w3, shared w1, shared w3: once each, where rows are apart */
         const expert *e = &s->experts[i < 2 ? 0 : s->n_experts - 1];
         const by_mm_way *way = i % 2 ? e->way3 : e->way1;
         const by_mm_rows *x = i % 2 ? &e->x3 : &e->x1;
@@ -270,7 +292,8 @@ static void region(void *arg, by_team *team) {
         return;
     }
     by_team_for(team, s->n_experts * ((s->D + OUTER_COLUMNS - 1) / OUTER_COLUMNS), 1, outer_items, s);
-    by_team_for(team, s->T * ((s->D + SUM_COLUMNS - 1) / SUM_COLUMNS), 1, row_items, s);
+    if (s->only_parts) by_team_for(team, s->T, 1, spoil_items, s);
+    else by_team_for(team, s->T * ((s->D + SUM_COLUMNS - 1) / SUM_COLUMNS), 1, row_items, s);
 }
 
 /* ---- setting up -------------------------------------------------------------------------------------------------- */
@@ -289,7 +312,7 @@ static void add_expert(moe *s, const by_expert *from, int64_t n, bool shared) {
     s->n_pairs += n;
 }
 
-/* Counts the pairs of each expert, then lists them expert by expert, rows ascending. */
+/* Counts the pairs of each expert that is here, then lists them expert by expert, rows ascending. */
 static void list_pairs(moe *s, int32_t *count) {
     const by_moe_args *a = s->a;
     memset(count, 0, (size_t)a->n_experts * sizeof *count);
@@ -299,12 +322,13 @@ static void list_pairs(moe *s, int32_t *count) {
     }
     for (int32_t e = 0; e < a->n_experts; e++) {
         int64_t first = s->n_pairs;
-        if (count[e]) add_expert(s, &a->experts[e], count[e], false);
+        if (count[e] && is_here(a, e)) add_expert(s, &a->experts[e], count[e], false);
         count[e] = (int32_t)first;
     }
     for (int64_t t = 0; t < s->T; t++) {
         const int32_t *idx = by_tensor_i32(&a->idx, t);
         for (int64_t k = 0; k < s->k; k++) {
+            if (!is_here(a, idx[k])) continue;
             int32_t at = count[idx[k]]++;
             s->row[at] = (int32_t)t;
             s->place[at] = (int32_t)(t * s->k + k);
@@ -374,38 +398,53 @@ static void place_rows(moe *s, by_cpu_scratch *mem, const by_mm_way *ways[4]) {
     }
 }
 
-by_status by_cpu_moe(by_device *dev, const by_moe_args *a, by_err *err) {
-    const by_cpu_impl *cpu = by_cpu_of(dev);
-    moe s = {.a = a, .vec = cpu->vec, .mm = cpu->mm, .T = a->x.rows, .D = a->x.cols, .k = a->idx.cols};
-    if (s.T == 0) return BY_OK;
-    int64_t pairs = s.T * s.k + (a->shared ? s.T : 0), I = a->shared && a->shared->w1.w.rows > a->inner ? a->shared->w1.w.rows : a->inner;
+/* Products of experts that are elsewhere, where phase 4 looks for those of the others. */
+static void take_parts(moe *s) {
+    const by_moe_args *a = s->a;
+    size_t n = (size_t)by_dtype_row_bytes(a->part.dtype, s->D);
+    assert(a->part.dtype == a->y.dtype && a->part.rows == s->T * s->k);
+    for (int64_t i = 0; i < s->T * s->k; i++)
+        if (!is_here(a, by_tensor_i32(&a->idx, i / s->k)[i % s->k])) memcpy(s->part + i * s->part_stride, by_tensor_row(&a->part, i), n);
+}
+
+static by_status make_lists(moe *s, by_device *dev, int64_t pairs, by_err *err) {
+    const by_moe_args *a = s->a;
     int64_t most = pairs < a->n_experts ? pairs : a->n_experts;
     by_cpu_scratch lists = {0};
     by_cpu_want(&lists, (size_t)(most + 1) * sizeof(expert));
     for (int i = 0; i < 4; i++) by_cpu_want(&lists, (size_t)pairs * 4);
     by_cpu_want(&lists, (size_t)a->n_experts * 4);
     BY_TRY(by_cpu_begin_side(&lists, dev, err));
-    s.experts = by_cpu_take(&lists, (size_t)(most + 1) * sizeof(expert));
-    s.row = by_cpu_take(&lists, (size_t)pairs * 4);
-    s.place = by_cpu_take(&lists, (size_t)pairs * 4);
-    s.weight = by_cpu_take(&lists, (size_t)pairs * 4);
-    s.bad = by_cpu_take(&lists, (size_t)s.T * 4);
-    memset(s.bad, 0, (size_t)s.T * 4);
-    list_pairs(&s, by_cpu_take(&lists, (size_t)a->n_experts * 4));
+    s->experts = by_cpu_take(&lists, (size_t)(most + 1) * sizeof(expert));
+    s->row = by_cpu_take(&lists, (size_t)pairs * 4);
+    s->place = by_cpu_take(&lists, (size_t)pairs * 4);
+    s->weight = by_cpu_take(&lists, (size_t)pairs * 4);
+    s->bad = by_cpu_take(&lists, (size_t)s->T * 4);
+    memset(s->bad, 0, (size_t)s->T * 4);
+    list_pairs(s, by_cpu_take(&lists, (size_t)a->n_experts * 4));
+    return BY_OK;
+}
 
-    const expert *first = &s.experts[0], *last = &s.experts[s.n_experts - 1];
-    const by_mm_way *ways[4] = {first->shared ? NULL : first->way1, first->shared ? NULL : first->way3,
-                                last->shared ? last->way1 : NULL, last->shared ? last->way3 : NULL};
+/* out: where the products of phase 3 go, instead of a sum; NULL: they are summed. */
+static by_status run_moe(by_device *dev, const by_moe_args *a, const by_tensor *out, by_err *err) {
+    const by_cpu_impl *cpu = by_cpu_of(dev);
+    moe s = {.a = a, .vec = cpu->vec, .mm = cpu->mm, .T = a->x.rows, .D = a->x.cols, .k = a->idx.cols, .only_parts = out != NULL};
+    if (s.T == 0) return by_tensor_is(&a->part) ? by_device_join(dev, err) : BY_OK;
+    int64_t pairs = s.T * s.k + (a->shared ? s.T : 0), I = a->shared && a->shared->w1.w.rows > a->inner ? a->shared->w1.w.rows : a->inner;
+    BY_TRY(make_lists(&s, dev, pairs, err));
+    const expert *first = s.n_experts ? &s.experts[0] : NULL, *last = s.n_experts ? &s.experts[s.n_experts - 1] : NULL;
+    const by_mm_way *ways[4] = {first && !first->shared ? first->way1 : NULL, first && !first->shared ? first->way3 : NULL,
+                                last && last->shared ? last->way1 : NULL, last && last->shared ? last->way3 : NULL};
     s.inner_stride = a->quant ? by_dtype_row_bytes(BY_A8, I) : I * 4;
     s.product_bytes = by_cpu_round64(by_mm_scratch_bytes(s.mm, s.D > I ? s.D : I));
     s.scratch_bytes = s.product_bytes + (2 * FEW_PAIRS + 2 * BY_MM_MT) * BY_MM_ROWS * 4;
-    bool few = pairs <= FEW_PAIRS;
+    bool few = pairs <= FEW_PAIRS && !out && !by_tensor_is(&a->part);
     by_pool *pool = by_cpu_pool(dev, (double)pairs * 3 * (double)s.D * (double)I);
     int32_t threads = by_pool_threads(pool);
     by_cpu_scratch mem = {0};
     by_cpu_want(&mem, by_mul_size((size_t)pairs, (size_t)s.inner_stride));
-    s.part_stride = by_dtype_row_bytes(a->y.dtype, s.D);
-    if (!few) by_cpu_want(&mem, by_mul_size((size_t)pairs, (size_t)s.part_stride));
+    s.part_stride = out ? out->stride : by_dtype_row_bytes(a->y.dtype, s.D);
+    if (!few && !out) by_cpu_want(&mem, by_mul_size((size_t)pairs, (size_t)s.part_stride));
     by_cpu_want(&mem, by_mul_size((size_t)threads, s.scratch_bytes));
     for (int i = 0; i < 4; i++)
         if (ways[i]) by_cpu_want(&mem, packed_bytes(&s, ways[i], s.D, ways[i]->block > 1));
@@ -415,10 +454,24 @@ by_status by_cpu_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     }
     BY_TRY(by_cpu_begin(&mem, dev, err));
     s.inner = by_cpu_take(&mem, (size_t)(pairs * s.inner_stride));
-    if (!few) s.part = by_cpu_take(&mem, (size_t)(pairs * s.part_stride));
+    if (out) s.part = by_tensor_row(out, 0);
+    else if (!few) s.part = by_cpu_take(&mem, (size_t)(pairs * s.part_stride));
     s.scratch = by_cpu_take(&mem, (size_t)threads * s.scratch_bytes);
     place_rows(&s, &mem, ways);
     if (packs_little(&s)) pack_all(&s, NULL);
+    if (by_tensor_is(&a->part)) {
+        BY_TRY(by_device_join(dev, err));
+        take_parts(&s);
+    }
     by_pool_run(pool, region, &s);
     return BY_OK;
+}
+
+by_status by_cpu_moe(by_device *dev, const by_moe_args *a, by_err *err) { return run_moe(dev, a, NULL, err); }
+
+by_status by_cpu_moe_part(by_device *dev, const by_moe_part_args *a, by_err *err) {
+    by_moe_args all = {.x = a->x, .idx = a->idx, .weight = a->weight, .experts = a->experts, .n_experts = a->n_experts, .y = a->part,
+                       .inner = a->inner, .limit = a->limit, .quant = a->quant};
+    assert(a->part.rows == a->x.rows * a->idx.cols);
+    return run_moe(dev, &all, &a->part, err);
 }

@@ -23,7 +23,7 @@ static inline const by_cpu_impl *by_cpu_of(const by_device *dev) { return dev->i
 
 #define BY_CPU_OPS(X)                                                                                                  \
     X(embed) X(hc_mix) X(hc_post) X(hc_close) X(hc_read) X(matmul) X(rmsnorm) X(act8) X(rope) X(window_kv) X(compress)            \
-    X(entry_store) X(index_query) X(index_select) X(attention) X(router) X(moe) X(engram_gate)
+    X(entry_store) X(index_query) X(index_select) X(attention) X(router) X(moe) X(moe_part) X(engram_gate)
 #define BY_CPU_DECL(name) by_status by_cpu_##name(by_device *dev, const by_##name##_args *args, by_err *err);
 BY_CPU_OPS(BY_CPU_DECL)
 #undef BY_CPU_DECL

@@ -38,14 +38,18 @@ by_status by_ref_router(by_device *dev, const by_router_args *a, by_err *err) {
     return BY_OK;
 }
 
-/* Buffers for the rows of one expert. */
+/* Buffers: the rows of one expert, and the products of all pairs. */
 typedef struct {
     const by_moe_args *a;
-    const float *x; /* [T, D] */
+    float *x;       /* [T, D] */
     float *row;     /* one weight row, max(D, I) */
     float *in;      /* [T, I] */
     bool *bad;      /* [T] */
     float *gate;    /* [T, I] */
+    float *part;    /* [T * k, D] */
+    float *out;     /* [T, D] */
+    float *weight;  /* [T] of one expert's rows */
+    int32_t *rows, *slots;
     by_dtype act;
 } moe_scratch;
 
@@ -91,44 +95,78 @@ static void run_expert(const moe_scratch *s, const by_expert *e, int64_t n, cons
         for (int64_t c = 0; s->bad[i] && c < D; c++) out[i * D + c] = NAN;
 }
 
-by_status by_ref_moe(by_device *dev, const by_moe_args *a, by_err *err) {
+static by_status moe_begin(moe_scratch *s, by_device *dev, const by_moe_args *a, by_err *err) {
     int64_t D = a->x.cols, T = a->x.rows, k = a->idx.cols;
     int64_t I = a->shared && a->shared->w1.w.rows > a->inner ? a->shared->w1.w.rows : a->inner, wide = D > I ? D : I;
     size_t floats = (size_t)(T * D + wide + 2 * T * I + T * k * D + T * D + T) + (size_t)T * 2;
     float *x = by_device_scratch(dev, floats * 4 + (size_t)T, err);
     if (!x) return BY_ENOMEM;
-    moe_scratch s = {.a = a, .x = x, .row = x + T * D, .act = a->y.dtype};
-    s.in = s.row + wide;
-    s.gate = s.in + T * I;
-    float *part = s.gate + T * I, *out = part + T * k * D, *weight = out + T * D;
-    int32_t *rows = (int32_t *)(void *)(weight + T), *slots = rows + T;
-    s.bad = (bool *)(slots + T);
+    *s = (moe_scratch){.a = a, .x = x, .row = x + T * D, .act = a->y.dtype};
+    s->in = s->row + wide;
+    s->gate = s->in + T * I;
+    s->part = s->gate + T * I;
+    s->out = s->part + T * k * D;
+    s->weight = s->out + T * D;
+    s->rows = (int32_t *)(void *)(s->weight + T);
+    s->slots = s->rows + T;
+    s->bad = (bool *)(s->slots + T);
     for (int64_t t = 0; t < T; t++) by_row_load(x + t * D, &a->x, t);
+    return BY_OK;
+}
+
+static bool is_here(const by_moe_args *a, int32_t e) { return by_tensor_is(&a->experts[e].w1.w); }
+
+/* Products of the routed experts that are here, into part. */
+static void run_routed(const moe_scratch *s) {
+    const by_moe_args *a = s->a;
+    int64_t D = a->x.cols, T = a->x.rows, k = a->idx.cols;
     for (int32_t e = 0; e < a->n_experts; e++) {
         int64_t n = 0;
-        for (int32_t t = 0; t < T; t++) {
+        for (int32_t t = 0; is_here(a, e) && t < T; t++) {
             const int32_t *idx = by_tensor_i32(&a->idx, t);
             for (int32_t j = 0; j < k; j++) {
                 if (idx[j] != e) continue;
-                rows[n] = t;
-                slots[n] = j;
-                weight[n++] = by_tensor_f32(&a->weight, t)[j];
+                s->rows[n] = t;
+                s->slots[n] = j;
+                s->weight[n++] = by_tensor_f32(&a->weight, t)[j];
             }
         }
         if (n == 0) continue;
-        run_expert(&s, &a->experts[e], n, rows, weight, out);
-        for (int64_t i = 0; i < n; i++) memcpy(part + (rows[i] * k + slots[i]) * D, out + i * D, (size_t)D * 4);
+        run_expert(s, &a->experts[e], n, s->rows, s->weight, s->out);
+        for (int64_t i = 0; i < n; i++) memcpy(s->part + (s->rows[i] * k + s->slots[i]) * D, s->out + i * D, (size_t)D * 4);
     }
-    if (a->shared) run_expert(&s, a->shared, T, NULL, NULL, out);
+}
+
+by_status by_ref_moe(by_device *dev, const by_moe_args *a, by_err *err) {
+    int64_t D = a->x.cols, T = a->x.rows, k = a->idx.cols;
+    moe_scratch s;
+    BY_TRY(moe_begin(&s, dev, a, err));
+    run_routed(&s);
+    if (a->shared) run_expert(&s, a->shared, T, NULL, NULL, s.out);
+    if (by_tensor_is(&a->part)) BY_TRY(by_device_join(dev, err));
+    for (int64_t i = 0; by_tensor_is(&a->part) && i < T * k; i++)
+        if (!is_here(a, by_tensor_i32(&a->idx, i / k)[i % k])) by_row_load(s.part + i * D, &a->part, i);
     for (int64_t t = 0; t < T; t++) {
-        float *y = x + t * D;
+        float *y = s.x + t * D;
         for (int64_t c = 0; c < D; c++) {
             float sum = 0;
-            for (int64_t j = 0; j < k; j++) sum += part[(t * k + j) * D + c];
-            y[c] = a->shared ? sum + out[t * D + c] : sum;
+            for (int64_t j = 0; j < k; j++) sum += s.part[(t * k + j) * D + c];
+            y[c] = a->shared ? sum + s.out[t * D + c] : sum;
         }
         by_row_store(&a->y, t, y);
     }
+    return BY_OK;
+}
+
+by_status by_ref_moe_part(by_device *dev, const by_moe_part_args *a, by_err *err) {
+    int64_t D = a->x.cols, T = a->x.rows, k = a->idx.cols;
+    by_moe_args all = {.x = a->x, .idx = a->idx, .weight = a->weight, .experts = a->experts, .n_experts = a->n_experts, .y = a->part,
+                       .inner = a->inner, .limit = a->limit, .quant = a->quant};
+    moe_scratch s;
+    BY_TRY(moe_begin(&s, dev, &all, err));
+    run_routed(&s);
+    for (int64_t i = 0; i < T * k; i++)
+        if (is_here(&all, by_tensor_i32(&a->idx, i / k)[i % k])) by_row_store(&a->part, i, s.part + i * D);
     return BY_OK;
 }
 

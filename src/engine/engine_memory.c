@@ -1,0 +1,92 @@
+/* engine_memory.c - how much memory caches and buffers take, before and after the weights have their places.
+ *
+ * In host memory: --ram is for the caches, swapped state and snapshots. With a limit of the device's memory the caches lie there: they
+ * may take a quarter of it while the weights are placed, and what is left in the end; --ram is for the rest. */
+#include <unistd.h>
+
+#include "engine/engine_impl.h"
+
+enum { BACKTRACK = 6 };
+
+/* Tokens that may be rolled back: a block's, and the token behind it. */
+static int32_t backtrack(const by_engine *e) {
+    int32_t least = e->opts.backtrack ? e->opts.backtrack : BACKTRACK;
+    return e->n_drafts + 1 > least ? e->n_drafts + 1 : least;
+}
+
+static int64_t free_memory(void) {
+    long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (int64_t)pages * size : (int64_t)1 << 30;
+}
+
+static int64_t cache_bytes(const by_kv_layout *l, const by_kv_opts *pool) {
+    return (pool->n_slots + 1) * l->slot_bytes + (l->block_bytes ? ((int64_t)pool->n_blocks + 1) * l->block_bytes : 0);
+}
+
+/* room: bytes of the device for caches; 0 = they share the host's memory with swapped state. */
+static by_status size_caches(by_engine *e, int64_t room, by_kv_layout *layout, by_kv_opts *pool, by_err *err) {
+    by_engine_opts *o = &e->opts;
+    BY_TRY(by_model_kv_layout(layout, e->model, backtrack(e), err));
+    int64_t ram = o->ram_bytes ? o->ram_bytes : free_memory() / 4, space = room ? room - layout->block_bytes : ram;
+    pool->n_slots = o->state_slots ? o->state_slots : (int32_t)((o->slots_ratio > 0 ? o->slots_ratio : 1.2) * o->sched.max_seqs) + 1;
+    if (pool->n_slots > 2 * BY_LIMIT_SEQS) pool->n_slots = 2 * BY_LIMIT_SEQS;
+    int64_t want = o->max_context ? o->max_context : e->model->cfg.max_positions;
+    int64_t slots = (pool->n_slots + 1) * layout->slot_bytes;
+    while (!o->state_slots && pool->n_slots > 1 && slots > space / 4) { /* fewer sequences at once rather than none */
+        pool->n_slots = pool->n_slots / 2 > 1 ? pool->n_slots / 2 : 1;
+        slots = (pool->n_slots + 1) * layout->slot_bytes;
+    }
+    int64_t per_seq = by_kv_blocks_for(want), left = space > slots ? space - slots : 0;
+    e->host_bytes_max = room ? ram : left / 4; /* swapped state and snapshots */
+    if (!room) left -= e->host_bytes_max;
+    int64_t blocks = layout->block_bytes ? left / layout->block_bytes : 1;
+    int64_t most = per_seq * o->sched.max_seqs;
+    if (blocks > most) blocks = most;
+    if (blocks > INT32_MAX / 2) blocks = INT32_MAX / 2;
+    if (o->kv_blocks) blocks = o->kv_blocks;
+    if (blocks < 1) return BY_FAIL(err, BY_ENOMEM, "%lld bytes of memory hold no KV block", (long long)space);
+    pool->n_blocks = (int32_t)blocks;
+    e->max_context = want;
+    if (layout->block_bytes && blocks * BY_KV_BLOCK_TOKENS < want) {
+        e->max_context = blocks * BY_KV_BLOCK_TOKENS;
+        if (o->max_context)
+            return BY_FAIL(err, BY_ENOMEM, "a context of %lld tokens needs %lld KV blocks, the memory given holds %lld",
+                           (long long)want, (long long)per_seq, (long long)blocks);
+    }
+    return BY_OK;
+}
+
+by_runner_opts by_engine_runner_opts(const by_engine *e) {
+    const by_engine_opts *o = &e->opts;
+    by_runner_opts run = {.max_rows = o->sched.max_rows, .max_seqs = e->max_seqs,
+                          .max_logits = e->max_seqs * (1 + e->n_drafts) + o->sched.all_rows,
+                          .max_context = e->max_context, .trunc = o->trunc, .n_drafts = e->n_drafts};
+    if (run.max_logits > run.max_rows) run.max_logits = run.max_rows;
+    return run;
+}
+
+/* Buffers of steps with the longest context there may be, and the marks of their rows. */
+static int64_t buffer_bytes(const by_engine *e) {
+    by_runner_opts run = by_engine_runner_opts(e);
+    run.max_context = e->opts.max_context ? e->opts.max_context : e->model->cfg.max_positions;
+    return by_runner_bytes(e->model, &run) + 8 * (int64_t)run.max_rows;
+}
+
+by_status by_engine_reserve_memory(by_engine *e, int64_t *bytes, by_err *err) {
+    by_kv_layout layout;
+    by_kv_opts pool;
+    int64_t limit = by_device_room_get(e->dev).limit;
+    if (limit == 0) return BY_OK;
+    BY_TRY(size_caches(e, limit / 4, &layout, &pool, err));
+    *bytes += cache_bytes(&layout, &pool) + buffer_bytes(e);
+    return BY_OK;
+}
+
+by_status by_engine_size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *pool, by_err *err) {
+    by_device_room room = by_device_room_get(e->dev);
+    int64_t left = room.limit ? room.limit - room.used - buffer_bytes(e) : 0;
+    if (room.limit && left < 1)
+        return BY_FAIL(err, BY_ENOMEM, "device memory: %lld bytes hold the weights (%lld) and no caches", (long long)room.limit,
+                       (long long)room.used);
+    return size_caches(e, left, layout, pool, err);
+}
