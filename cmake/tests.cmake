@@ -116,6 +116,11 @@ foreach(source ${scripts})
   by_test_properties(${name} ${source} integration)
 endforeach()
 
+# Fibers are nothing that ThreadSanitizer can follow.
+if(NOT BATHYC_CUDA AND NOT BATHYC_FUZZ AND NOT BATHYC_SANITIZE STREQUAL "thread")
+  include(${CMAKE_SOURCE_DIR}/cmake/cuda_host.cmake)
+endif()
+
 # Programs that these scripts start beside the product: build/tests/NAME.
 file(GLOB helpers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/integration/*.c)
 foreach(source ${helpers})

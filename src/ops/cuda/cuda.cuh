@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/cuda/cuda_ptx.cuh"
+
 extern "C" {
 #include "base/alloc.h"
 #include "base/limits.h"
@@ -350,6 +352,16 @@ template <class F> static inline by_status by_cuda_smem(F *kernel, size_t bytes,
     return rc == cudaSuccess ? BY_OK : by_cuda_fail(err, "shared memory", rc);
 }
 
+/* Launches a kernel that starts when all before it have ended. */
+template <class... P, class... A>
+static inline cudaError_t by_cuda_launch(by_cuda *c, void (*kernel)(P...), dim3 grid, int threads, size_t smem, A... args) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = smem;
+    config.stream = c->stream;
+    return cudaLaunchKernelEx(&config, kernel, P(args)...);
+}
 /* Launches a kernel that may start while the one before it still runs (it calls depend_wait before it touches what that
  * one writes), in clusters of `cluster` blocks along x. */
 template <class... P, class... A>
@@ -372,57 +384,10 @@ static inline cudaError_t by_cuda_chain(by_cuda *c, void (*kernel)(P...), dim3 g
     }
     return cudaLaunchKernelEx(&config, kernel, P(args)...);
 }
-/* See by_cuda_chain: waits for the kernels before; lets the next one start. */
-__device__ static inline void depend_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-__device__ static inline void depend_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-
 /* Before depend_wait: brings weights of n bytes to the L2 cache, once for the grid, while the kernel before still runs. */
 __device__ static inline void prefetch_weights(const unsigned char *p, int n) {
     if (blockIdx.x + blockIdx.y + blockIdx.z) return;
-    for (int i = threadIdx.x * 128; i < n; i += blockDim.x * 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(p + i));
-}
-
-/* ---- clusters: blocks that read one another's shared memory ----------------------------------------------------- */
-
-__device__ static inline uint32_t smem_addr(const void *p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
-__device__ static inline uint32_t remote(uint32_t addr, uint32_t rank) {
-    uint32_t r;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(addr), "r"(rank));
-    return r;
-}
-__device__ static inline float remote_f32(uint32_t addr) {
-    float v;
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(addr) : "memory");
-    return v;
-}
-__device__ static inline uint32_t remote_u32(uint32_t addr) {
-    uint32_t v;
-    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(v) : "r"(addr) : "memory");
-    return v;
-}
-__device__ static inline float4 remote_f32x4(uint32_t addr) {
-    float4 v;
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(addr) : "memory");
-    return v;
-}
-__device__ static inline void cluster_sync() { /* threads of a warp need not arrive together */
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-/* The same where nothing written before has to be seen behind: only that all have come so far. Spares the wait for this
- * thread's stores to memory. */
-__device__ static inline void cluster_meet() {
-    asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-__device__ static inline uint32_t cluster_size() {
-    uint32_t n;
-    asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(n));
-    return n;
-}
-__device__ static inline uint32_t cluster_rank() {
-    uint32_t n;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(n));
-    return n;
+    for (int i = threadIdx.x * 128; i < n; i += blockDim.x * 128) prefetch_line(p + i);
 }
 
 #endif

@@ -68,7 +68,7 @@ __device__ static const unsigned char *entry_key(const attention_view &a, const 
 
 /* One block a row and head. Shared: q [d], o [d], p [keys]. */
 __global__ void __launch_bounds__(128) attention_plain_kernel(attention_view a) {
-    extern __shared__ float q[];
+    BY_CUDA_DYNAMIC(float, q);
     __shared__ float part[32];
     int t = blockIdx.x, h = blockIdx.y, d = a.d, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     float *o = q + d, *p = o + d;
@@ -140,20 +140,6 @@ __device__ inline uint32_t bar_of(uint32_t base, int which, int stage) {
     return base + SMEM_BAR + static_cast<uint32_t>(which * STAGES + stage) * 8;
 }
 __device__ inline uint32_t bar_once(uint32_t base, int which) { return base + SMEM_BAR + static_cast<uint32_t>(which) * 8; }
-/* Stores to the other block that count on its barrier when they have arrived. */
-__device__ inline void send4(uint32_t to, float v, uint32_t bar) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(__float_as_uint(v)), "r"(bar)
-                 : "memory");
-}
-__device__ inline void send16(uint32_t to, float a, float b, float c, float d, uint32_t bar) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
-                 "r"(__float_as_uint(a)), "r"(__float_as_uint(b)), "r"(__float_as_uint(c)), "r"(__float_as_uint(d)), "r"(bar) : "memory");
-}
-__device__ inline float exp2_fast(float x) { /* 0 below 2^-126 */
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 } // namespace
 
 /* Place of channel block of 8 `chunk` (0..63) of row r in [8 blocks of 64 channels][64 rows][128 bytes], swizzled. */
@@ -206,7 +192,7 @@ __device__ static void find_keys(const attention_view &a, const row_keys &k, con
         if (i < (window ? k.n_window : k.n_entries)) key = window ? window_key(a, k, i, WIDTH) : entry_key(a, k, i, WIDTH);
         at[j] = key;
         int bytes = window || a.main.rec == BY_REC_FP8 ? WIDTH + WIDTH / 32 : WIDTH / 2 + WIDTH / 16;
-        for (int b = 0; key && b < bytes; b += 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(key + b));
+        for (int b = 0; key && b < bytes; b += 128) prefetch_line(key + b);
     }
 }
 /* A thread expands 8 units of 16 channels of one row of each half of a tile; lanes 0..7 have neighbouring rows, so that neither
@@ -310,7 +296,7 @@ __device__ static inline void soften_tile(const attention_view &a, const row_key
     }
     mbar_wait(bar_of(base, BAR_P_FREE, stage), static_cast<uint32_t>(i / STAGES & 1) ^ 1);
     uint32_t p = base + SMEM_P + static_cast<uint32_t>(stage) * P_BYTES + static_cast<uint32_t>(row * 128 + (row & 7) * 16 + c * 4);
-    asm volatile("" : "+r"(p)); /* or its eight variants stay in registers from tile to tile */
+    keep_here(p); /* or its eight variants stay in registers from tile to tile */
 #pragma unroll
     for (int j = 0; j < 8; j++) {
 #pragma unroll
@@ -319,8 +305,8 @@ __device__ static inline void soften_tile(const attention_view &a, const row_key
                                                         exp2_fast(fmaf(s[4 * j + 2 * e + 1], to_log2, -top[e])));
             uint32_t v = reinterpret_cast<uint32_t &>(pair);
             sum[e] += __uint_as_float(v << 16) + __uint_as_float(v & 0xffff0000u);
-            if (e == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(p ^ static_cast<uint32_t>(j * 16)), "r"(v) : "memory");
-            else asm volatile("st.shared.u32 [%0+1024], %1;" ::"r"(p ^ static_cast<uint32_t>(j * 16)), "r"(v) : "memory");
+            if (e == 0) put4(p ^ static_cast<uint32_t>(j * 16), v);
+            else put4_behind<1024>(p ^ static_cast<uint32_t>(j * 16), v);
         }
     }
     if (c == 0) stat[stage * HEADS + row] = down[0], stat[stage * HEADS + row + 8] = down[1];
@@ -484,20 +470,8 @@ __device__ static void sum_values(const attention_view &a, const tile_range &n, 
     finish_heads(a, t, v, up, turn, row, half * 256 + static_cast<int>(rank) * 128);
 }
 
-/* Gives registers to the warpgroups that hold the sums. */
-template <int N> __device__ static inline void fewer_registers() {
-#ifdef BY_HAS_WGMMA
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
-#endif
-}
-template <int N> __device__ static inline void more_registers() {
-#ifdef BY_HAS_WGMMA
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
-#endif
-}
-
 __global__ void __launch_bounds__(THREADS, 1) attention_kernel(const __grid_constant__ attention_view a) {
-    extern __shared__ unsigned char bytes[];
+    BY_CUDA_DYNAMIC(unsigned char, bytes);
     uint32_t base = (smem_addr(bytes) + 1023) & ~1023u, rank = blockIdx.x;
     unsigned char *smem = bytes + (base - smem_addr(bytes));
     float *stat = reinterpret_cast<float *>(smem + SMEM_STAT); /* [STAGES][64] factors; maxima and sums of both blocks, [64] each */
@@ -519,14 +493,14 @@ __global__ void __launch_bounds__(THREADS, 1) attention_kernel(const __grid_cons
         mbar_expect(bar_once(base, BAR_GOT), HEADS * WIDTH * 2);
         fence_async();
     }
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory"); /* the other block's barriers exist: waited for below */
+    cluster_arrive(); /* the other block's barriers exist: waited for below */
     row_keys k = window_of(a, t);
     depend_wait();
     depend_launch();
     find_entries(a, t, k);
     tile_range n = tiles_of(k, static_cast<int>(rank));
     find_keys(a, k, n, at);
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+    cluster_wait();
     __syncthreads();
     if (group == 0) {
         fewer_registers<80>();
@@ -564,7 +538,7 @@ by_status by_cuda_attention(by_device *dev, const by_attention_args *a, by_err *
     } else {
         size_t smem = static_cast<size_t>(2 * a->d + keys) * 4;
         BY_TRY(by_cuda_smem(attention_plain_kernel, smem, err));
-        attention_plain_kernel<<<dim3(rows, static_cast<unsigned>(a->heads)), 128, smem, c->stream>>>(v);
+        BY_CUDA_TRY(err, by_cuda_launch(c, attention_plain_kernel, dim3(rows, static_cast<unsigned>(a->heads)), 128, smem, v));
     }
     BY_CUDA_LAUNCHED(err, "attention");
     return BY_OK;

@@ -178,7 +178,8 @@ static by_status cuda_read_rate(by_device *dev, double *bytes_per_s, by_err *err
     for (int i = 0; i < 6; i++) {
         float ms = 0;
         cudaEventRecord(a, c->stream);
-        read_rate_kernel<<<c->sms * 8, 512, 0, c->stream>>>(static_cast<const uint4 *>(p), bytes / 16, c->flags);
+        by_cuda_launch(c, read_rate_kernel, dim3(static_cast<unsigned>(c->sms * 8)), 512, 0, static_cast<const uint4 *>(p), bytes / 16,
+                       c->flags);
         cudaEventRecord(b, c->stream);
         cudaEventSynchronize(b);
         cudaEventElapsedTime(&ms, a, b);

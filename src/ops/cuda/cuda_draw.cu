@@ -165,7 +165,7 @@ __device__ static int32_t pick(const by_draw &d, const float *row, int V, float 
 }
 
 __global__ void __launch_bounds__(DRAW_THREADS) draw_kernel(view logits, const by_draw *draws, by_drawn *out) {
-    extern __shared__ float sums[]; /* [2][blocks] */
+    BY_CUDA_DYNAMIC(float, sums); /* [2][blocks] */
     __shared__ draw_shared s;
     const by_draw &d = draws[blockIdx.x];
     const float *row = logits.f32(d.row);
@@ -214,7 +214,7 @@ by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draw *d
     BY_TRY(by_cuda_upload(c, to, draws, in, err));
     size_t smem = static_cast<size_t>((logits->cols + DRAW_BLOCK - 1) / DRAW_BLOCK) * 8;
     BY_TRY(by_cuda_smem(draw_kernel, smem, err));
-    draw_kernel<<<static_cast<unsigned>(n), DRAW_THREADS, smem, c->stream>>>(view_of(*logits), reinterpret_cast<const by_draw *>(to), drawn);
-    BY_CUDA_LAUNCHED(err, "draw");
+    BY_CUDA_TRY(err, by_cuda_launch(c, draw_kernel, dim3(static_cast<unsigned>(n)), DRAW_THREADS, smem, view_of(*logits),
+                                    reinterpret_cast<const by_draw *>(to), drawn));
     return by_cuda_download(c, out, reinterpret_cast<const unsigned char *>(drawn), back, err);
 }

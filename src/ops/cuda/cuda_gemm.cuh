@@ -197,7 +197,7 @@ template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2> struct gemm_
                 mbar_init(full + i * 8, 1);
                 mbar_init(empty + i * 8, static_cast<int>(GROUPS * 4 * peers));
             }
-            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            mbar_init_done();
         }
         __syncthreads();
         if (peers > 1) cluster_sync();
@@ -212,11 +212,7 @@ template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2> struct gemm_
     /* The extra warps: bring the images of `rows` tokens (a multiple of 8) once the kernels before are done, and the weights
      * that lie in strips at once. `at` is the first block at the first token. */
     __device__ void produce(const unsigned char *at, int64_t block_stride, int rows, int stages, gemm_strips g = {}) const {
-        if constexpr (shape::TRADE) {
-#ifdef BY_HAS_WGMMA
-            asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-#endif
-        }
+        if constexpr (shape::TRADE) fewer_registers<40>();
         if (threadIdx.x != shape::CONSUMERS) return;
         uint32_t n = static_cast<uint32_t>(rows) / 8, first = n * rank / peers * 1024;
         uint32_t bytes = n * (rank + 1) / peers * 1024 - first;
@@ -279,11 +275,7 @@ template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2> struct gemm_
     /* acc (zeros before) becomes the product of all stages with the first N tokens. Returns false when a scale was out of
      * range. */
     template <int N> __device__ bool consume(float (&acc)[N / 2], gemm_rows r, int stages) const {
-        if constexpr (shape::TRADE) {
-#ifdef BY_HAS_WGMMA
-            asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-#endif
-        }
+        if constexpr (shape::TRADE) more_registers<232>();
         if constexpr (!kind<WT>::STRIPS) {
             r.w0 += (threadIdx.x & 3) * 16;
             r.w1 += (threadIdx.x & 3) * 16;
@@ -384,11 +376,6 @@ template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2> struct gemm_
 /* Whether the outputs of rows up to `end` can leave in 16-byte pieces of bf16. */
 __device__ static inline bool in_pieces(const gemm_part &p, int end) {
     return p.y_dtype == BY_BF16 && end <= p.rows && p.y_stride % 16 == 0 && reinterpret_cast<uintptr_t>(p.y) % 16 == 0;
-}
-/* Four 8 x 8 blocks of bf16 to shared memory, turned; each thread has the address of one row. */
-__device__ static inline void put_turned(uint32_t at, const uint32_t (&r)[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(r[0]), "r"(r[1]),
-                 "r"(r[2]), "r"(r[3]) : "memory");
 }
 /* A warpgroup's sums, element by element: row `row` and `row` + 8 of tokens t0 on, as far as they exist. */
 template <int BT>

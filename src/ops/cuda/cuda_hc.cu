@@ -28,7 +28,7 @@ template <int M = 16> __device__ static inline float warp_sum_each(float (&v)[VA
 
 // Each warp takes TOK tokens at a time; lanes take pairs of channels; fn's chunk lies in shared memory.
 template <int N, int TOK> __global__ void __launch_bounds__(PART_WARPS * 32) hc_part_kernel(hc_view a) {
-    extern __shared__ float2 fn[]; /* [n][CHUNK / 2] */
+    BY_CUDA_DYNAMIC(float2, fn); /* [n][CHUNK / 2] */
     int n = N ? N : a.m * (a.m + 2), c0 = blockIdx.x * CHUNK, mD = a.h.cols, lane = threadIdx.x & 31;
     if (a.fn.dtype == BY_F32 && a.wide) {
 #pragma unroll 12
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(288) hc_finish_kernel(hc_view a) {
     prefetch_weights(a.norm.p, a.norm.cols * 2);
     depend_wait();
     depend_launch();
-    extern __shared__ float u[];
+    BY_CUDA_DYNAMIC(float, u);
     __shared__ float part[32], z[VALUES], c[BY_LIMIT_HC_MULT * BY_LIMIT_HC_MULT];
     int t = blockIdx.x, m = a.m, mD = a.h.cols, D = mD / m, lane = threadIdx.x & 31;
     float pre[BY_LIMIT_HC_MULT];
@@ -363,7 +363,7 @@ __global__ void hc_close_kernel(view h, view pre, view norm, view rows, view y, 
     prefetch_weights(norm.p, norm.cols * 2);
     depend_wait();
     depend_launch();
-    extern __shared__ float u[];
+    BY_CUDA_DYNAMIC(float, u);
     __shared__ float part[32];
     int i = blockIdx.x, t = *rows.i32(i), D = h.cols / m;
     for (int c = threadIdx.x; c < D; c += blockDim.x) {

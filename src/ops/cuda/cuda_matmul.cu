@@ -53,16 +53,15 @@ __device__ static void store_turned(const gemm_part &p, const float (&acc)[BT / 
     for (int i = tid; i < BT * PIECES; i += GROUPS * 128) {
         int t = i / PIECES, piece = i % PIECES;
         if (t0 + t >= T) break;
-        uint4 v;
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(smem + t * PITCH + piece * 16));
-        *reinterpret_cast<uint4 *>(p.y + (t0 + t) * p.y_stride + n0 * 2 + piece * 16) = v;
+        uint32_t q[4];
+        load_shared16(q, smem + t * PITCH + piece * 16);
+        *reinterpret_cast<uint4 *>(p.y + (t0 + t) * p.y_stride + n0 * 2 + piece * 16) = make_uint4(q[0], q[1], q[2], q[3]);
     }
 }
 
 template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, int DEPTH = 2>
 __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) gemm_kernel(const __grid_constant__ gemm_args a) {
-    extern __shared__ unsigned char smem[];
+    BY_CUDA_DYNAMIC(unsigned char, smem);
     /* blocks of a cluster take neighbouring weight tiles of the same tokens; clusters run over the tokens first */
     int peers = static_cast<int>(cluster_size()), id = blockIdx.x / peers, pi = 0;
     int tile = id / a.token_tiles * peers + blockIdx.x % peers, t0 = id % a.token_tiles * BT;
@@ -114,7 +113,7 @@ static by_status launch(by_cuda *c, gemm_args &g, int peers, by_err *err) {
  * order. */
 template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, int DEPTH = 2>
 __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) gemm_split_kernel(const __grid_constant__ gemm_args a) {
-    extern __shared__ unsigned char smem[];
+    BY_CUDA_DYNAMIC(unsigned char, smem);
     using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
     constexpr int ROWS = GROUPS * 64, PITCH = ROWS + 4;
     int tile = blockIdx.y, t0 = blockIdx.z * BT, pi = 0, split = gridDim.x, rank = blockIdx.x;
@@ -366,8 +365,7 @@ by_status by_cuda_matmul(by_device *dev, const by_matmul_args *a, by_err *err) {
         if (a->part[i].w.w.mem->packed) return BY_FAIL(err, BY_EUNSUPPORTED, "cuda: matmul with the FP4 weights of experts");
         plain_view v = {view_of(a->x), view_of(a->part[i].w.w), view_of(a->part[i].w.scale), view_of(a->part[i].y), a->groups};
         dim3 grid(static_cast<unsigned>((v.w.rows + 7) / 8), static_cast<unsigned>(a->x.rows));
-        plain_matmul_kernel<<<grid, 256, 0, c->stream>>>(v);
+        BY_CUDA_TRY(err, by_cuda_launch(c, plain_matmul_kernel, grid, 256, 0, v));
     }
-    BY_CUDA_LAUNCHED(err, "matmul");
     return BY_OK;
 }

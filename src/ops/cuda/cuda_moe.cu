@@ -244,8 +244,8 @@ __device__ static void gate_and_quantise(const moe_args &a, const moe_tile &t, f
 
 template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
 __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) moe_up_kernel(const __grid_constant__ moe_args a) {
-    extern __shared__ unsigned char smem[];
-    __shared__ float amax[GROUPS * 4 * BT];
+    BY_CUDA_DYNAMIC(unsigned char, smem);
+    BY_CUDA_SHARED(float, amax, GROUPS * 4 * BT);
     moe_tile t;
     if (!moe_tile_of(a, t)) return;
     gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, true);
@@ -283,7 +283,7 @@ template <int N> __device__ static inline void store_down(const moe_args &a, con
 
 template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
 __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) moe_down_kernel(const __grid_constant__ moe_args a) {
-    extern __shared__ unsigned char smem[];
+    BY_CUDA_DYNAMIC(unsigned char, smem);
     moe_tile t;
     if (!moe_tile_of(a, t)) return;
     gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, true);
@@ -387,9 +387,8 @@ static by_status pack(by_cuda *c, const by_weight &w, by_err *err) {
     unsigned char *w_copy = by_cuda_take<unsigned char>(c, m->bytes), *s_copy = by_cuda_take<unsigned char>(c, s->bytes);
     BY_CUDA_TRY(err, cudaMemcpyAsync(w_copy, m->ptr, m->bytes, cudaMemcpyDeviceToDevice, c->stream));
     BY_CUDA_TRY(err, cudaMemcpyAsync(s_copy, s->ptr, s->bytes, cudaMemcpyDeviceToDevice, c->stream));
-    pack_kernel<<<static_cast<unsigned>((n + 255) / 256), 256, 0, c->stream>>>(
-        reinterpret_cast<uint4 *>(w_copy), s_copy, n, static_cast<int>(w.w.cols), reinterpret_cast<uint4 *>(m->ptr), s->ptr);
-    BY_CUDA_LAUNCHED(err, "pack");
+    BY_CUDA_TRY(err, by_cuda_launch(c, pack_kernel, dim3(static_cast<unsigned>((n + 255) / 256)), 256, 0, reinterpret_cast<uint4 *>(w_copy),
+                                    s_copy, n, static_cast<int>(w.w.cols), reinterpret_cast<uint4 *>(m->ptr), s->ptr));
     m->packed = s->packed = true;
     return BY_OK;
 }

@@ -109,13 +109,11 @@ by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *a, by_err *err) {
                             a->y.dtype, a->limit, a->quant};
         dim3 up(static_cast<unsigned>((I + 31) / 32), static_cast<unsigned>(slots), static_cast<unsigned>(T));
         dim3 down(static_cast<unsigned>((D + 7) / 8), static_cast<unsigned>(T));
-        if (status >= 0) {
-            moe_plain_up_kernel<<<up, 256, 0, c->stream>>>(v);
-            moe_plain_down_kernel<<<down, 256, 0, c->stream>>>(v);
-        }
+        cudaError_t rc = cudaSuccess;
+        if (status >= 0) rc = by_cuda_launch(c, moe_plain_up_kernel, up, 256, 0, v);
+        if (status >= 0 && rc == cudaSuccess) rc = by_cuda_launch(c, moe_plain_down_kernel, down, 256, 0, v);
+        if (rc != cudaSuccess) status = by_cuda_fail(err, "launch of moe", rc);
     }
     by_free(host);
-    if (status < 0) return status;
-    BY_CUDA_LAUNCHED(err, "moe");
-    return BY_OK;
+    return status < 0 ? status : BY_OK;
 }

@@ -55,7 +55,7 @@ __global__ void rmsnorm_kernel(view x, view norm, view y, view y_a8, float eps) 
     prefetch_weights(norm.p, norm.cols * 2);
     depend_wait();
     depend_launch();
-    extern __shared__ float row[];
+    BY_CUDA_DYNAMIC(float, row);
     __shared__ float part[32];
     int t = blockIdx.x, n = x.cols;
     for (int i = threadIdx.x; i < n; i += blockDim.x) row[i] = value_at(x.dtype, x.row(t), n, i);
@@ -162,7 +162,7 @@ __global__ void window_kv_kernel(view x, view norm, view cs, view kv, int rec, f
     prefetch_weights(norm.p, norm.cols * 2);
     depend_wait();
     depend_launch();
-    extern __shared__ float row[];
+    BY_CUDA_DYNAMIC(float, row);
     __shared__ float part[32];
     int t = blockIdx.x, d = x.cols;
     for (int i = threadIdx.x; i < d; i += blockDim.x) row[i] = value_at(x.dtype, x.row(t), d, i);
@@ -251,7 +251,7 @@ __global__ void compress_kernel(compress_view a) {
     prefetch_weights(a.norm.p, a.norm.cols * 2);
     depend_wait();
     depend_launch();
-    extern __shared__ float x[];
+    BY_CUDA_DYNAMIC(float, x);
     __shared__ float part[32];
     int e = blockIdx.x, d = a.v.cols, row = a.row[e], seq = a.seq[e];
     const float *v0 = nullptr, *s0 = nullptr;
@@ -319,7 +319,7 @@ __global__ void entry_store_kernel(entry_store_view a) {
     prefetch_weights(a.k_norm.p, a.k_norm.cols * 2);
     depend_wait();
     depend_launch();
-    extern __shared__ float x[];
+    BY_CUDA_DYNAMIC(float, x);
     __shared__ float part[32];
     int e = blockIdx.x, d = a.latent.cols, ix = a.ik.cols, act = a.latent.dtype;
     float *k = x + d;
@@ -352,7 +352,7 @@ by_status by_cuda_entry_store(by_device *dev, const by_entry_store_args *a, by_e
 __global__ void index_query_kernel(view q, view cs, view out, int heads, int d) {
     depend_wait();
     depend_launch();
-    extern __shared__ float x[];
+    BY_CUDA_DYNAMIC(float, x);
     int t = blockIdx.x, h = blockIdx.y, act = q.dtype;
     for (int i = threadIdx.x; i < d; i += blockDim.x) x[i] = value_at(act, q.row(t), 0, h * d + i);
     __syncthreads();

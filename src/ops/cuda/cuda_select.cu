@@ -218,7 +218,7 @@ template <class KEY> __global__ void block_max_kernel(select_view a) {
 template <class KEY, int PEERS> __global__ void __launch_bounds__(TOPK_THREADS) select_kernel(select_view a) {
     depend_wait();
     depend_launch();
-    extern __shared__ __align__(16) unsigned char bytes[];
+    BY_CUDA_DYNAMIC(__align__(16) unsigned char, bytes);
     topk_shared &m = *reinterpret_cast<topk_shared *>(bytes);
     int t = blockIdx.y, tid = threadIdx.x;
     row_items r = items_of(a, t);

@@ -1,6 +1,6 @@
-// cuda_wgmma.cuh - the warpgroup matrix instruction of SM90 at the tile widths in use, and its helpers: barriers in shared
-// memory, bulk copies, descriptors. D[64][N] += A[64][16] * B[16][N]: A from registers, B from shared memory (N rows of 64
-// k values, 128-byte swizzle), bf16 products, fp32 sums.
+// cuda_wgmma.cuh - the warpgroup matrix instruction of SM90 at the tile widths in use, and its descriptors.
+// D[64][N] += A[64][16] * B[16][N]: A from registers, B from shared memory (N rows of 64 k values, 128-byte swizzle), bf16
+// products, fp32 sums.
 //
 // On other architectures the instruction does not exist and the function body traps: the host never launches it there.
 #ifndef BY_OPS_CUDA_WGMMA_CUH
@@ -8,9 +8,30 @@
 
 #include "ops/cuda/cuda.cuh"
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define BY_HAS_WGMMA 1
-#endif
+// Descriptor of rows of 128 bytes (64 bf16), swizzled by 128 bytes, groups of 8 rows 1024 bytes apart.
+__device__ static inline uint64_t wgmma_desc(uint32_t addr) {
+    return 1ull << 62 | 64ull << 32 | 1ull << 16 | (addr >> 4 & 0x3fff);
+}
+
+/* The same `bytes` further on, a multiple of 16; all of shared memory fits the field, so nothing has to be masked again. */
+__device__ static inline uint64_t wgmma_ahead(uint64_t desc, uint32_t bytes) {
+    return (desc >> 32) << 32 | (static_cast<uint32_t>(desc) + (bytes >> 4));
+}
+
+/* Of an operand that is 16 rows (k) of N values, stored as blocks of 64 values: rows of 128 bytes, swizzled; the descriptor carries the
+ * distance of blocks. */
+__device__ static inline uint64_t wgmma_desc_wide(uint32_t addr, uint32_t block_bytes) {
+    return 1ull << 62 | 64ull << 32 | static_cast<uint64_t>(block_bytes >> 4) << 16 | (addr >> 4 & 0x3fff);
+}
+
+/* d += a b: a in registers, b the rows that `desc` describes. */
+template <int N> __device__ static inline void wgmma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t desc);
+/* The same with both operands in shared memory. TB = 0: b as above. TB = 1: described by wgmma_desc_wide. */
+template <int N, int TB> __device__ static inline void wgmma_ss(float (&d)[N / 2], uint64_t a, uint64_t b);
+
+#ifdef BY_CUDA_HOST
+#include <cuda_host_wgmma.h>
+#else
 
 __device__ static inline void wgmma_fence() {
 #ifdef BY_HAS_WGMMA
@@ -31,67 +52,6 @@ template <int N> __device__ static inline void wgmma_wait() {
 template <int N> __device__ static inline void wgmma_done(float (&d)[N]) {
 #pragma unroll
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
-}
-
-// Descriptor of rows of 128 bytes (64 bf16), swizzled by 128 bytes, groups of 8 rows 1024 bytes apart.
-__device__ static inline uint64_t wgmma_desc(uint32_t addr) {
-    return 1ull << 62 | 64ull << 32 | 1ull << 16 | (addr >> 4 & 0x3fff);
-}
-
-/* The same `bytes` further on, a multiple of 16; all of shared memory fits the field, so nothing has to be masked again. */
-__device__ static inline uint64_t wgmma_ahead(uint64_t desc, uint32_t bytes) {
-    return (desc >> 32) << 32 | (static_cast<uint32_t>(desc) + (bytes >> 4));
-}
-
-__device__ static inline void mbar_init(uint32_t bar, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
-}
-__device__ static inline void mbar_expect(uint32_t bar, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
-}
-__device__ static inline void mbar_arrive(uint32_t bar) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
-}
-__device__ static inline void mbar_wait(uint32_t bar, uint32_t parity) {
-    asm volatile("{\n.reg .pred p;\nWAIT_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1, 0x989680;\n"
-                 "@p bra DONE_%=;\nbra WAIT_%=;\nDONE_%=:\n}" ::"r"(bar), "r"(parity) : "memory");
-}
-__device__ static inline void bulk_load(uint32_t dst, const void *src, int bytes, uint32_t bar) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst),
-                 "l"(src), "r"(bytes), "r"(bar) : "memory");
-}
-__device__ static inline void cp_async16(uint32_t dst, const void *src) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(dst), "l"(src) : "memory");
-}
-/* The same into the same place of every block of the cluster in `mask`, each completing on its own barrier. */
-__device__ static inline void bulk_load_all(uint32_t dst, const void *src, int bytes, uint32_t bar, uint32_t mask) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
-                 ::"r"(dst), "l"(src), "r"(bytes), "r"(bar), "h"(static_cast<uint16_t>(mask)) : "memory");
-}
-__device__ static inline void mbar_arrive_remote(uint32_t bar, uint32_t rank) {
-    asm volatile("{\n.reg .b32 at;\nmapa.shared::cluster.u32 at, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [at];\n}" ::"r"(bar), "r"(rank) : "memory");
-}
-template <int N> __device__ static inline void cp_async_small(uint32_t dst, const void *src) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(dst), "l"(src), "n"(N) : "memory");
-}
-__device__ static inline void load_shared16(uint32_t *q, uint32_t at) {
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(q[0]), "=r"(q[1]), "=r"(q[2]), "=r"(q[3]) : "r"(at));
-}
-__device__ static inline uint32_t load_shared_byte(uint32_t at) {
-    uint32_t b;
-    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(b) : "r"(at));
-    return b;
-}
-__device__ static inline void cp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> __device__ static inline void cp_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-__device__ static inline void bar_sync(int id, int threads) {
-    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-__device__ static inline uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
-    uint32_t r;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-    return r;
 }
 
 // Register lists of the instruction: the numbers of the sums in its text, and the sums as operands.
@@ -142,8 +102,6 @@ __device__ static inline uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
 #define BY_WGMMA_SS(...) (void)d, (void)a, (void)b, __trap()
 #endif
 
-/* d += a b: a in registers, b the rows that `desc` describes. */
-template <int N> __device__ static inline void wgmma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t desc);
 #define BY_WGMMA_DEF(N, R, A0, A1, A2, A3, B)                                                                          \
     template <> __device__ inline void wgmma<N>(float(&d)[R], const uint32_t (&a)[4], uint64_t desc) {                 \
         BY_WGMMA_RS(N, R, A0, A1, A2, A3, B);                                                                          \
@@ -160,12 +118,6 @@ BY_WGMMA_DEF(112, 56, "%56", "%57", "%58", "%59", "%60")
 BY_WGMMA_DEF(128, 64, "%64", "%65", "%66", "%67", "%68")
 BY_WGMMA_DEF(256, 128, "%128", "%129", "%130", "%131", "%132")
 
-// Both operands in shared memory. TB = 0: B as above. TB = 1: B is 16 rows (k) of N values, stored as blocks of 64 values:
-// rows of 128 bytes, swizzled; the descriptor carries the distance of blocks.
-__device__ static inline uint64_t wgmma_desc_wide(uint32_t addr, uint32_t block_bytes) {
-    return 1ull << 62 | 64ull << 32 | static_cast<uint64_t>(block_bytes >> 4) << 16 | (addr >> 4 & 0x3fff);
-}
-template <int N, int TB> __device__ static inline void wgmma_ss(float (&d)[N / 2], uint64_t a, uint64_t b);
 #define BY_WGMMA_SS_DEF(N, R, TB, A, B)                                                                                \
     template <> __device__ inline void wgmma_ss<N, TB>(float(&d)[R], uint64_t a, uint64_t b) { BY_WGMMA_SS(N, R, TB, A, B); }
 BY_WGMMA_SS_DEF(8, 4, 0, "%4", "%5")
@@ -179,21 +131,6 @@ BY_WGMMA_SS_DEF(256, 128, 0, "%128", "%129")
 BY_WGMMA_SS_DEF(128, 64, 1, "%64", "%65")
 BY_WGMMA_SS_DEF(256, 128, 1, "%128", "%129")
 
-/* Makes what this thread wrote to shared memory visible to the matrix unit and the copy engine. */
-__device__ static inline void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-__device__ static inline void put16(uint32_t at, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
-}
-__device__ static inline void put4(uint32_t at, uint32_t v) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(v) : "memory"); }
-__device__ static inline uint32_t load_shared32(uint32_t at) {
-    uint32_t v;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at));
-    return v;
-}
-__device__ static inline uint2 load_shared64(uint32_t at) {
-    uint2 v;
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at));
-    return v;
-}
+#endif // BY_CUDA_HOST
 
 #endif

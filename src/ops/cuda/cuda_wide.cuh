@@ -137,7 +137,7 @@ __device__ static inline void wide_chain(float (&acc)[BT / 2], uint32_t a, uint3
 template <int BT, bool SUMS>
 __global__ void __launch_bounds__(384, 1) wide_kernel(const __grid_constant__ gemm_args g, int all, float up) {
     using shape = wide_shape<BT>;
-    extern __shared__ unsigned char smem[];
+    BY_CUDA_DYNAMIC(unsigned char, smem);
     uint32_t a = (smem_addr(smem) + 1023) & ~1023u, b = a + shape::STAGES * shape::A, out = b + shape::STAGES * shape::B;
     uint32_t full = out + 2 * shape::OUT, empty = full + 64, peers = cluster_size();
     if (threadIdx.x == 0) {
@@ -145,21 +145,17 @@ __global__ void __launch_bounds__(384, 1) wide_kernel(const __grid_constant__ ge
             mbar_init(full + i * 8, 1);
             mbar_init(empty + i * 8, static_cast<int>(8 * peers));
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        mbar_init_done();
     }
     __syncthreads();
     if (peers > 1) cluster_sync();
     depend_launch();
     wide_tiles tiles(g, all);
     if (threadIdx.x >= 256) {
-#ifdef BY_HAS_WGMMA
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-#endif
+        fewer_registers<24>();
         if (threadIdx.x == 256) wide_bring<BT>(g, a, full, empty, tiles);
     } else {
-#ifdef BY_HAS_WGMMA
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-#endif
+        more_registers<240>();
         int group = threadIdx.x / 128, stages = g.K / 64;
         uint32_t st = 0, parity = 0, mine = a + group * 8192;
 #pragma unroll 1

@@ -1,0 +1,45 @@
+# The kernels of src/ops/cuda compiled as C++ for this machine and run on it, thread by thread: tests/cuda_host/README.md. The programs
+# are those of tests/gpu. They need a C++ compiler, which nothing else here does; without one they are left out.
+include(CheckLanguage)
+if(NOT CMAKE_CXX_COMPILER AND CMAKE_C_COMPILER_ID STREQUAL "Clang") # both of one vendor, or their sanitizers do not fit
+  get_filename_component(folder ${CMAKE_C_COMPILER} DIRECTORY)
+  find_program(CMAKE_CXX_COMPILER NAMES clang++ clang++-14 HINTS ${folder})
+endif()
+check_language(CXX)
+if(NOT CMAKE_CXX_COMPILER)
+  message(STATUS "No C++ compiler: the CUDA kernels are not tested on the host")
+  return()
+endif()
+enable_language(CXX)
+
+set(here ${CMAKE_SOURCE_DIR}/tests/cuda_host)
+file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cuda/*.cu)
+set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX)
+# ops/device.c again, as in a build with the backend: the program's own objects come before those of the library.
+add_library(by_cuda_host OBJECT ${here}/cuda_host.cpp ${kernels} ${CMAKE_SOURCE_DIR}/src/ops/device.c)
+target_include_directories(by_cuda_host PRIVATE ${here} ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/tests)
+target_compile_definitions(by_cuda_host PRIVATE BY_CUDA_HOST=1 BATHYC_CUDA=1 _GNU_SOURCE)
+target_compile_options(by_cuda_host PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1> $<$<COMPILE_LANGUAGE:CXX>:-UNDEBUG>
+  $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+set_target_properties(by_cuda_host PROPERTIES CXX_STANDARD 17 CXX_EXTENSIONS ON)
+
+foreach(program ops draw)
+  add_executable(host_${program} ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_${program}.c)
+  set_target_properties(host_${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests LINKER_LANGUAGE CXX ENABLE_EXPORTS ON)
+  target_compile_definitions(host_${program} PRIVATE _GNU_SOURCE)
+  target_link_libraries(host_${program} PRIVATE by_cuda_host by_sample by_ops ${CMAKE_DL_LIBS})
+endforeach()
+
+# by_cuda_host_test(NAME PROGRAM ARGUMENT ENVIRONMENT...)
+function(by_cuda_host_test name program argument)
+  set(timeout 60)
+  if(BATHYC_SANITIZE)
+    set(timeout 600)
+  endif()
+  add_test(NAME cuda_host_${name} COMMAND host_${program} ${argument})
+  set_tests_properties(cuda_host_${name} PROPERTIES LABELS unit TIMEOUT ${timeout} ENVIRONMENT "${ARGN}")
+endfunction()
+by_cuda_host_test(ops ops quick "CUDA_HOST_SM=90")
+by_cuda_host_test(plain ops quick "CUDA_HOST_SM=100")
+by_cuda_host_test(shuffled ops quick "CUDA_HOST_SM=90;CUDA_HOST_SEED=2")
+by_cuda_host_test(draw draw quick "CUDA_HOST_SM=90;CUDA_HOST_SEED=3")
