@@ -58,7 +58,9 @@ static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
 enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorInvalidConfiguration };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-enum { cudaHostRegisterMapped, cudaHostRegisterReadOnly, cudaStreamNonBlocking, cudaEventDisableTiming };
+enum { cudaHostRegisterMapped, cudaHostRegisterReadOnly, cudaHostAllocMapped, cudaHostAllocPortable };
+enum { cudaStreamNonBlocking, cudaEventDisableTiming };
+#define CUDART_CB
 typedef void *cudaStream_t;
 typedef void *cudaEvent_t;
 struct cudaDeviceProp {
@@ -94,6 +96,15 @@ static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
     return cudaSuccess;
 }
 static inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+static inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return cudaSuccess; }
+static inline cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*f)(void *), void *arg) {
+    f(arg);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMemGetInfo(size_t *unused, size_t *all) {
+    *unused = *all = static_cast<size_t>(1) << 36;
+    return cudaSuccess;
+}
 static inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 static inline cudaError_t cudaEventCreate(cudaEvent_t *e) { return cudaStreamCreateWithFlags(e, 0); }
 static inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }

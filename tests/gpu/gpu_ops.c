@@ -682,7 +682,7 @@ static void test_moe(int64_t T, int D, int I, int E, int k, by_dtype xt, by_dtyp
         BOTH e[i][n] = (by_expert){w1.w[i], w3.w[i], w2.w[i]};
     }
     BOTH {
-        by_moe_args a = {x.t[i], ids.t[i], w.t[i], e[i], E, shared ? &e[i][E] : NULL, y.t[i], I, 10, quant};
+        by_moe_args a = {x.t[i], ids.t[i], w.t[i], e[i], E, shared ? &e[i][E] : NULL, y.t[i], I, 10, quant, {0}};
         MUST(by_op_moe(dev[i], &a, err));
     }
     NAME("moe T %d D %d I %d E %d k %d %s x %s%s%s", (int)T, D, I, E, k, by_dtype_name(xt), by_dtype_name(wt),
@@ -707,7 +707,7 @@ static void moe_nan(int64_t T, int D, int I, by_dtype xt, by_dtype wt) {
         wpair w1 = weight(wt, I, D), w3 = weight(wt, I, D), w2 = weight(wt, D, I);
         e[n] = (by_expert){w1.w[GPU], w3.w[GPU], w2.w[GPU]};
     }
-    by_moe_args a = {x.t[GPU], ids.t[GPU], w.t[GPU], e, E, NULL, y.t[GPU], I, 10, true};
+    by_moe_args a = {x.t[GPU], ids.t[GPU], w.t[GPU], e, E, NULL, y.t[GPU], I, 10, true, {0}};
     MUST(by_op_moe(dev[GPU], &a, err));
     float nan = NAN;
     MUST(by_mem_write(w.t[GPU].mem, (size_t)(T / 2 * K + 1) * 4, &nan, 4, err));
@@ -743,7 +743,7 @@ static void moe_invariance(void) {
         wpair w1 = weight(t, I, D), w3 = weight(t, I, D), w2 = weight(t, D, I);
         e[n] = (by_expert){w1.w[GPU], w3.w[GPU], w2.w[GPU]};
     }
-    by_moe_args a = {x.t[GPU], ids.t[GPU], w.t[GPU], e, E, &e[E], y.t[GPU], I, 10, true};
+    by_moe_args a = {x.t[GPU], ids.t[GPU], w.t[GPU], e, E, &e[E], y.t[GPU], I, 10, true, {0}};
     MUST(by_op_moe(dev[GPU], &a, err));
     int64_t r = 0, bad = 0;
     for (int i = 0; i < N_SIZES; i++) {
