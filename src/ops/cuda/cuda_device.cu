@@ -199,6 +199,15 @@ static void cuda_counts(const by_device *dev, by_device_counts *out) {
     *out = {c->allocs, c->syncs};
 }
 
+static by_status cuda_memory(by_device *dev, int64_t *total, int64_t *unused, by_err *err) {
+    (void)dev;
+    size_t free_bytes = 0, all = 0;
+    BY_CUDA_TRY(err, cudaMemGetInfo(&free_bytes, &all));
+    *total = static_cast<int64_t>(all);
+    *unused = static_cast<int64_t>(free_bytes);
+    return BY_OK;
+}
+
 static void *cuda_host_alloc(size_t n) {
     void *p = nullptr;
     if (cudaHostAlloc(&p, n, 0) == cudaSuccess) return p;
@@ -210,7 +219,7 @@ static void cuda_host_free(void *p) {
 }
 
 static const by_mem_vt cuda_vt = {cuda_close, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy, cuda_read_rate,
-                                  by_cuda_draw, cuda_host_alloc, cuda_host_free, cuda_counts};
+                                  by_cuda_draw, cuda_host_alloc, cuda_host_free, cuda_counts, cuda_memory};
 
 static by_status open_state(by_cuda *c, const char **name, by_err *err) {
     static char text[280];
