@@ -48,6 +48,17 @@ void *by_alloc_aligned(by_mem_tag tag, size_t align, size_t n) {
     return user;
 }
 
+void *by_alloc_zero_aligned(by_mem_tag tag, size_t align, size_t n) {
+    if (n == 0 || n > (size_t)PTRDIFF_MAX - 4 * 4096 || must_fail()) return NULL;
+    size_t lead = align > sizeof(header) ? align : sizeof(header);
+    char *raw = calloc(1, 2 * lead + n);
+    if (!raw) return NULL;
+    char *user = (char *)(((uintptr_t)raw + 2 * lead - 1) / lead * lead); /* lead or more behind raw: by_realloc takes align from there */
+    *header_of(user) = (header){n, (uint32_t)(user - raw), (uint32_t)tag};
+    count((uint32_t)tag, (int64_t)n);
+    return user;
+}
+
 void *by_alloc(by_mem_tag tag, size_t n) { return by_alloc_aligned(tag, 16, n); }
 
 void *by_alloc_zero(by_mem_tag tag, size_t n) {
@@ -64,7 +75,7 @@ void *by_realloc(by_mem_tag tag, void *ptr, size_t n) {
     }
     header *h = header_of(ptr);
     if (h->offset != sizeof(header)) { /* an aligned block: move it by hand */
-        void *fresh = by_alloc_aligned((by_mem_tag)h->tag, h->offset, n);
+        void *fresh = by_alloc_aligned((by_mem_tag)h->tag, (size_t)1 << (31 - __builtin_clz(h->offset)), n);
         if (!fresh) return NULL;
         memcpy(fresh, ptr, n < h->size ? n : (size_t)h->size);
         by_free(ptr);

@@ -30,6 +30,8 @@ void *by_realloc(by_mem_tag tag, void *ptr, size_t n);
 
 /* align is a power of two, 16..4096. Release with by_free. */
 void *by_alloc_aligned(by_mem_tag tag, size_t align, size_t n);
+/* The same filled with zeros. Much memory is not touched, so that what is never used costs nothing. */
+void *by_alloc_zero_aligned(by_mem_tag tag, size_t align, size_t n);
 
 /* NULL is allowed. */
 void by_free(void *ptr);

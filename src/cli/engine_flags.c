@@ -17,7 +17,7 @@
 by_engine_flags by_engine_flags_default(void) {
     by_engine_opts o = by_engine_opts_default();
     return (by_engine_flags){.model = by_model_flags_default(), .bypass_limit = o.sched.bypass_limit,
-                             .expect_quantile = o.expect_quantile, .policy = (int)o.sched.policy, .restore = (int)o.restore,
+                             .expect_quantile = o.expect_quantile, .watermark = o.sched.watermark, .policy = (int)o.sched.policy, .restore = (int)o.restore,
                              .trunc = (int)o.trunc, .draft_mode = (int)o.draft_mode, .verify = (int)o.verify, .n_drafts = -1,
                              .async = o.async, .prefix_cache = o.prefix_cache};
 }
@@ -133,6 +133,7 @@ by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *
     o.sched.prefill_ctx = f->prefill_ctx;
     if (f->ttft_budget_ms) o.sched.ttft_budget_us = f->ttft_budget_ms * 1000;
     if (f->mixed_rows) o.sched.prefill_rows = (int32_t)f->mixed_rows;
+    o.sched.watermark = f->watermark;
     o.sched.bypass_limit = (int32_t)f->bypass_limit;
     o.sched.policy = (by_prefill_policy)f->policy;
     o.grammar.timeout_us = f->grammar_timeout_ms * 1000;

@@ -15,7 +15,7 @@ typedef struct by_engine_flags {
     int64_t grammar_timeout_ms, grammar_threads; /* 0 = default */
     const char *grammar_cache;                   /* "1G" */
     double memory_share; /* of the free memory, for caches; 0 = default */
-    double expect_quantile, slots_ratio; /* slots_ratio: 0 = default */
+    double expect_quantile, watermark, slots_ratio; /* slots_ratio: 0 = default */
     int64_t backtrack;                   /* 0 = default */
     int sampler;                         /* by_sample_rule */
     int64_t top_k;                       /* of every request; 0 = its own */
@@ -71,6 +71,8 @@ by_engine_flags by_engine_flags_default(void);
      .help = "requests that may pass one that does not fit yet (default: 4)"},                                         \
     {.names = "--expect-quantile", .kind = BY_FLAG_DOUBLE, .out = &(f).expect_quantile, .dmin = 0.001, .dmax = 1,      \
      .help = "quantile of past output lengths that admission reserves for (default: 0.9)"},                            \
+    {.names = "--prefill-watermark", .kind = BY_FLAG_DOUBLE, .out = &(f).watermark, .dmin = 0.001, .dmax = 1,          \
+     .help = "share of the blocks in use above which no prompt is begun (default: 0.9)"},                              \
     {.names = "--kv-blocks,--num-gpu-blocks-override", .kind = BY_FLAG_INT, .out = &(f).kv_blocks, .min = 1,           \
      .max = INT32_MAX / 2, .help = "blocks of 128 tokens (default: from the memory)"},                                 \
     {.names = "--state-slots", .kind = BY_FLAG_INT, .out = &(f).state_slots, .min = 1, .max = BY_LIMIT_SEQS,           \

@@ -246,6 +246,11 @@ static int64_t pool_blocks_free(void *ctx) {
     return by_kv_block_mem(e->kv) ? by_kv_blocks_free(e->kv) : INT32_MAX;
 }
 
+static int64_t pool_blocks_total(void *ctx) {
+    by_engine *e = ctx;
+    return by_kv_block_mem(e->kv) ? by_kv_n_blocks(e->kv) : INT32_MAX;
+}
+
 static int64_t pool_blocks_for(void *ctx, int64_t n_tokens) {
     by_engine *e = ctx;
     return by_kv_block_mem(e->kv) ? by_kv_blocks_for(n_tokens) : 0;
@@ -337,7 +342,7 @@ by_sched_pool by_engine_pool(by_engine *e) {
     return (by_sched_pool){.ctx = e, .blocks_free = pool_blocks_free, .blocks_for = pool_blocks_for,
                            .blocks_held = pool_blocks_held, .admit = pool_admit, .grow = pool_grow,
                            .swap_out = pool_swap_out, .swap_in = pool_swap_in,
-                           .draft_rows = by_engine_draft_rows};
+                           .draft_rows = by_engine_draft_rows, .blocks_total = pool_blocks_total};
 }
 
 /* Gives a choice the state that its parent has after the job: full blocks shared, the last one and the slot copied. */

@@ -78,6 +78,7 @@ struct by_request {
     by_request *all_prev, *all_next; /* inside the engine (scheduler) */
     int32_t n_live;       /* choices that have not ended (scheduler) */
     bool paused;          /* its queue was full (scheduler) */
+    bool some_ended;      /* a choice has ended: it is in the engine's list of such requests (scheduler) */
     _Atomic uint64_t abort_mask, stop_mask; /* choices 0..63 that shall end */
     int64_t deadline_us;
     by_held *held;        /* [best_of], best_of > n only */
@@ -99,6 +100,7 @@ struct by_request {
     by_sample_top *prompt_tops; /* [n_prompt, n_prompt_top] */
     by_request_grammar grammar; /* its strings are not kept */
     by_grammar_ticket *ticket;  /* the grammar is being compiled (scheduler) */
+    by_request *ended_next; /* the next of that list */
     by_request *next_new; /* submitted, not seen by the scheduler yet */
     by_err error;
     bool released;        /* the caller has let go; freed when it has left the engine */
@@ -268,7 +270,7 @@ struct by_engine {
     by_request *inside;                   /* scheduler */
     int32_t n_compiling;                  /* of them: their grammar is not there yet */
     int32_t n_inside, n_queued;           /* under lock; n_queued: submitted and not started */
-    int32_t n_ended;                      /* choices that have ended, of requests inside (scheduler) */
+    by_request *ended;                    /* of them: some choice has ended (scheduler) */
     bool draining, stopping, poked;       /* under lock */
     bool stale;                           /* a request has left that shared_stats do not know of (under lock) */
     by_job jobs[2];

@@ -2,6 +2,7 @@
  *
  * In host memory: --ram is for the caches, swapped state and snapshots. With a limit of the device's memory the caches lie there: they
  * may take a quarter of it while the weights are placed, and what is left in the end; --ram is for the rest. */
+#include <math.h>
 #include <unistd.h>
 
 #include "engine/engine_impl.h"
@@ -40,8 +41,9 @@ static by_status size_caches(by_engine *e, int64_t room, by_kv_layout *layout, b
     e->host_bytes_max = room ? ram : left / 4; /* swapped state and snapshots */
     if (!room) left -= e->host_bytes_max;
     int64_t blocks = layout->block_bytes ? left / layout->block_bytes : 1;
-    int64_t most = per_seq * o->sched.max_seqs;
-    if (blocks > most) blocks = most;
+    /* All can run below the watermark. More holds what has been released, which is what who gives host memory wants. */
+    double most = ceil((double)(per_seq * o->sched.max_seqs) / o->sched.watermark);
+    if ((room || !o->ram_bytes) && (double)blocks > most) blocks = (int64_t)most;
     if (blocks > INT32_MAX / 2) blocks = INT32_MAX / 2;
     if (o->kv_blocks) blocks = o->kv_blocks;
     if (blocks < 1) return BY_FAIL(err, BY_ENOMEM, "%lld bytes of memory hold no KV block", (long long)space);

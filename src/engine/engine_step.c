@@ -112,7 +112,11 @@ static void leave_when_done(by_engine *e, by_request *r) {
     if (r->n_live > 0) return;
     for (int32_t i = 0; i < r->n_choices; i++)
         if (r->seqs[i].in_flight > 0) return;
-    e->n_ended -= r->n_choices;
+    if (r->some_ended) {
+        by_request **at = &e->ended;
+        while (*at != r) at = &(*at)->ended_next;
+        *at = r->ended_next;
+    }
     *(r->all_prev ? &r->all_prev->all_next : &e->inside) = r->all_next;
     if (r->all_next) r->all_next->all_prev = r->all_prev;
     if (r->held) emit_best(r);
@@ -138,7 +142,11 @@ static void start_orphans(by_engine *e, by_request *r) {
 static void end_choice(by_engine *e, by_seq *s, by_event ev) {
     if (s->ended) return;
     s->ended = true;
-    e->n_ended++;
+    if (!s->request->some_ended) {
+        s->request->some_ended = true;
+        s->request->ended_next = e->ended;
+        e->ended = s->request;
+    }
     if (s->sched.state != BY_SCHED_NEW) by_sched_remove(e->sched, &s->sched);
     ev.choice = s->choice;
     if (s->n_steps > 0) {
@@ -198,7 +206,9 @@ static void take_in(by_engine *e, by_request *list) {
         int64_t out = first->sched.n_max - first->n_prompt;
         if (e->expected_output && e->expected_output < out) out = e->expected_output;
         for (int32_t i = 0; i < r->opts.best_of; i++) r->seqs[i].sched.n_expected = first->n_prompt + out;
+        if (r->deadline_us && r->deadline_us < e->next_deadline_us) e->next_deadline_us = r->deadline_us;
         begin(e, r);
+        e->n_compiling += r->ticket != NULL;
         if (r->n_live == 0) leave_when_done(e, r);
     }
 }
@@ -430,8 +440,8 @@ static void commit(by_engine *e, by_job *job) {
         else commit_sample(e, job, &job->samples[i]);
     }
     by_engine_moves_done(e, job);
-    for (by_request *r = e->inside, *next; r && e->n_ended > 0; r = next) {
-        next = r->all_next;
+    for (by_request *r = e->ended, *next; r; r = next) {
+        next = r->ended_next;
         for (int32_t i = 0; i < r->n_choices; i++)
             if (r->seqs[i].ended && r->seqs[i].in_flight == 0) by_engine_release_seq(e, &r->seqs[i]);
         leave_when_done(e, r);
@@ -548,7 +558,7 @@ static bool take_news(by_engine *e, bool may_wait) {
     int64_t now = by_clock_ns();
     e->stats.wait_s += (double)(now - t0) * 1e-9;
     take_in(e, list);
-    if (list || poked || stopping || now / 1000 > e->next_deadline_us) look_around(e, now / 1000, stopping);
+    if (poked || stopping || now / 1000 > e->next_deadline_us) look_around(e, now / 1000, stopping);
     return !stopping || e->inside;
 }
 

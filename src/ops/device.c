@@ -161,10 +161,8 @@ static by_status fill_mem(by_mem *m, const void *host, origin from, by_err *err)
     by_device *dev = m->dev;
     if (dev->vt) return dev->vt->alloc(m, host, from == KEPT_ON_HOST, err);
     if (dev->backend == BY_BACKEND_GUARD && from != SHARED) return by_guard_map(m, host, err);
-    m->ptr = host ? (unsigned char *)(uintptr_t)host : by_alloc_aligned(BY_MEM_TENSOR, 64, m->bytes);
-    if (!m->ptr) return BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes of device memory", m->bytes);
-    if (!host) memset(m->ptr, 0, m->bytes);
-    return BY_OK;
+    m->ptr = host ? (unsigned char *)(uintptr_t)host : by_alloc_zero_aligned(BY_MEM_TENSOR, 64, m->bytes);
+    return m->ptr ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes of device memory", m->bytes);
 }
 
 static by_status mem_create(by_mem **out, by_device *dev, const void *host, size_t n, origin from, by_err *err) {

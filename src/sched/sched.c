@@ -16,8 +16,8 @@ struct by_sched {
     by_sched_opts opts;
     by_sched_pool pool;
     list waiting, running, swapped;
-    int64_t reserved; /* blocks that admitted sequences may still grow to */
     uint64_t n_added;
+    uint64_t n_plans;
     int64_t since_prefill; /* steps since the last one with prompt rows */
     by_sched_stats stats;
 };
@@ -68,7 +68,7 @@ static void move(by_sched *s, by_sched_seq *seq, by_sched_state to) {
 
 by_sched_opts by_sched_opts_default(void) {
     return (by_sched_opts){.max_rows = 4096, .max_seqs = 256, .max_waiting = 4096, .bypass_limit = 4, .interval = 70,
-                           .any_interval = 100, .ttft_budget_us = 1000000, .all_rows = 64};
+                           .any_interval = 100, .ttft_budget_us = 1000000, .all_rows = 64, .watermark = 0.9};
 }
 
 static by_status check(const by_sched_opts *o, by_err *err) {
@@ -84,6 +84,8 @@ static by_status check(const by_sched_opts *o, by_err *err) {
     if (o->prefill_ctx < 0)
         return BY_FAIL(err, BY_EINVAL, "prefill-max-ctx-sum: %lld is below 0", (long long)o->prefill_ctx);
     if (o->all_rows < 1) return BY_FAIL(err, BY_EINVAL, "prompt rows with logits: %d is below 1", o->all_rows);
+    if (!(o->watermark > 0 && o->watermark <= 1))
+        return BY_FAIL(err, BY_EINVAL, "prefill-watermark: %g is outside (0, 1]", o->watermark);
     if (o->prefill_rows < 0) return BY_FAIL(err, BY_EINVAL, "prefill rows of a step: %d is below 0", o->prefill_rows);
     return BY_OK;
 }
@@ -155,17 +157,11 @@ static int64_t still_to_grow(const by_sched *s, const by_sched_seq *seq) {
     return want > held ? want - held : 0;
 }
 
-static bool planned(const by_plan *plan, const by_sched_seq *seq) {
-    for (int32_t i = 0; i < plan->n_seqs; i++)
-        if (plan->rows[i].seq == seq) return true;
-    return false;
-}
-
 /* Who gives way: a paused sequence, which gains nothing from what it holds, else the last in order that is not planned. */
-static by_sched_seq *victim(const by_sched *s, const by_plan *plan, const by_sched_seq *keep) {
+static by_sched_seq *victim(const by_sched *s, const by_sched_seq *keep) {
     by_sched_seq *last = NULL;
     for (by_sched_seq *v = s->running.last; v; v = v->prev) {
-        if (v == keep || planned(plan, v)) continue;
+        if (v == keep || v->planned == s->n_plans) continue;
         if (v->paused) return v;
         if (!last) last = v;
     }
@@ -185,9 +181,9 @@ static bool evict(by_sched *s, by_sched_seq *v) {
 
 /* Blocks for n_tokens tokens of seq, swapping others out if it must be. False: seq has to wait. Only paused sequences and those
  * behind seq in order give way. */
-static bool make_room(by_sched *s, const by_plan *plan, by_sched_seq *seq, int64_t n_tokens) {
+static bool make_room(by_sched *s, by_sched_seq *seq, int64_t n_tokens) {
     while (!s->pool.grow(s->pool.ctx, seq, n_tokens)) {
-        by_sched_seq *v = victim(s, plan, seq);
+        by_sched_seq *v = victim(s, seq);
         if (!v || (!v->paused && before(v, seq)) || !evict(s, v)) return false;
     }
     return true;
@@ -202,12 +198,13 @@ static int32_t useful_extra(const by_sched_seq *seq) {
     return left < 0 ? 0 : left < seq->n_extra ? (int32_t)left : seq->n_extra;
 }
 
-static void take(by_plan *plan, by_sched_seq *seq, int32_t n_rows, int32_t n_extra) {
+static void take(const by_sched *s, by_plan *plan, by_sched_seq *seq, int32_t n_rows, int32_t n_extra) {
     bool samples = seq->n_done + n_rows == seq->n_tokens;
     plan->rows[plan->n_seqs++] =
         (by_plan_row){.seq = seq, .first = seq->n_done, .n_rows = n_rows, .n_extra = n_extra, .samples = samples};
     plan->n_rows += n_rows;
     if (seq->wants_all) plan->n_all += n_rows;
+    seq->planned = s->n_plans;
     seq->n_done += n_rows + n_extra;
     seq->n_tokens += samples + n_extra;
     seq->n_open += n_extra;
@@ -246,9 +243,9 @@ static void plan_decode(by_sched *s, by_plan *plan) {
         if (!decodes(seq) || !can_run(seq) || least_tokens(seq) >= seq->n_max) continue;
         if (plan->n_seqs == s->opts.max_seqs) break;
         int32_t extra = useful_extra(seq);
-        bool fits = make_room(s, plan, seq, at_most(seq->n_tokens + extra, seq->n_max));
+        bool fits = make_room(s, seq, at_most(seq->n_tokens + extra, seq->n_max));
         next = seq->next; /* room may have been made by those behind */
-        if (fits) take(plan, seq, 1, extra);
+        if (fits) take(s, plan, seq, 1, extra);
     }
     plan->n_decode = plan->n_seqs;
     int32_t left = s->opts.max_rows - plan->n_rows;
@@ -266,7 +263,7 @@ static by_sched_seq *first_to_resume(const by_sched *s) {
 
 /* Swapped sequences come back as far as there is room for them and one more block for each running one, so that they do not
  * leave again at once; paused sequences make that room. */
-static void resume(by_sched *s, const by_plan *plan) {
+static void resume(by_sched *s) {
     by_sched_seq *seq;
     while ((seq = first_to_resume(s)) != NULL) {
         int64_t need = s->pool.blocks_for(s->pool.ctx, seq->n_tokens + 1); /* n_open of them may not be needed */
@@ -277,7 +274,7 @@ static void resume(by_sched *s, const by_plan *plan) {
             s->stats.n_resumed++;
             continue;
         }
-        by_sched_seq *v = victim(s, plan, NULL);
+        by_sched_seq *v = victim(s, NULL);
         if (!v || !v->paused || !evict(s, v)) return;
     }
 }
@@ -293,11 +290,11 @@ static bool has_ctx(const by_sched *s, const room *left, const by_sched_seq *seq
     return s->opts.prefill_ctx == 0 || left->n_prompts == 0 || seq->n_tokens <= left->ctx;
 }
 
-static void take_prompt(by_plan *plan, by_sched_seq *seq, int32_t n_rows, room *left) {
+static void take_prompt(const by_sched *s, by_plan *plan, by_sched_seq *seq, int32_t n_rows, room *left) {
     left->rows -= n_rows;
     left->ctx -= seq->n_tokens;
     left->n_prompts++;
-    take(plan, seq, n_rows, 0);
+    take(s, plan, seq, n_rows, 0);
 }
 
 static int32_t chunk_rows(const by_sched *s, const by_plan *plan, int32_t budget, const by_sched_seq *seq) {
@@ -316,9 +313,9 @@ static void plan_started(by_sched *s, by_plan *plan, room *left) {
         if (decodes(seq) || !can_run(seq)) continue;
         if (plan->n_seqs == s->opts.max_seqs || left->rows == 0 || !has_ctx(s, left, seq)) return;
         int32_t n = chunk_rows(s, plan, left->rows, seq);
-        bool fits = n > 0 && make_room(s, plan, seq, seq->n_done + n);
+        bool fits = n > 0 && make_room(s, seq, seq->n_done + n);
         next = seq->next; /* room may have been made by those behind */
-        if (fits) take_prompt(plan, seq, n, left);
+        if (fits) take_prompt(s, plan, seq, n, left);
     }
 }
 
@@ -328,22 +325,37 @@ static int64_t promised(const by_sched *s) {
     return sum;
 }
 
-/* Tries to admit seq; paused sequences make room for it. promise: blocks that the admitted ones may still take. */
-static bool admit(by_sched *s, const by_plan *plan, by_sched_seq *seq, int64_t promise) {
+/* Whether the pool is too full for new prompts: what runs shall find its next blocks without swapping. */
+static bool above_watermark(const by_sched *s) {
+    int64_t total = s->pool.blocks_total(s->pool.ctx), used = total - s->pool.blocks_free(s->pool.ctx);
+    return (double)used > s->opts.watermark * (double)total;
+}
+
+/* What admission knows while it goes through the queue. */
+typedef struct queue_look {
+    int64_t promise;  /* blocks that the admitted ones may still take */
+    bool none_paused; /* nobody is left who would make room */
+} queue_look;
+
+/* Tries to admit seq; paused sequences make room for it. */
+static bool admit(by_sched *s, by_sched_seq *seq, queue_look *look) {
     int64_t need = s->pool.blocks_for(s->pool.ctx, seq->n_expected);
     for (;;) {
-        bool fits = s->running.n == 0 || s->pool.blocks_free(s->pool.ctx) >= promise + need;
+        bool fits = s->running.n == 0 ||
+                    (s->pool.blocks_free(s->pool.ctx) >= look->promise + need && !above_watermark(s));
         if (fits && s->running.n < s->opts.max_seqs && s->pool.admit(s->pool.ctx, seq)) return true;
-        by_sched_seq *v = victim(s, plan, NULL);
-        if (!v || !v->paused || !evict(s, v)) return false;
+        by_sched_seq *v = look->none_paused ? NULL : victim(s, NULL);
+        look->none_paused = !v || !v->paused;
+        if (look->none_paused || !evict(s, v)) return false;
     }
 }
 
 /* Admits from the queue while rows, slots and expected blocks last. */
 static void plan_waiting(by_sched *s, by_plan *plan, room *left) {
     if (s->waiting.n == 0) return;
-    int64_t promise = promised(s);
+    queue_look look = {.promise = promised(s)};
     bool head_waits = false;
+    int32_t n_looks = 0;
     by_sched_seq *next;
     for (by_sched_seq *seq = s->waiting.first; seq; seq = next) {
         next = seq->next;
@@ -352,8 +364,8 @@ static void plan_waiting(by_sched *s, by_plan *plan, room *left) {
         if (seq->paused) continue;
         if (!has_ctx(s, left, seq)) return;
         by_sched_seq *head = s->waiting.first;
-        if (head_waits && head->n_passed >= s->opts.bypass_limit) return;
-        if (!admit(s, plan, seq, promise)) {
+        if (head_waits && (head->n_passed >= s->opts.bypass_limit || ++n_looks > BY_SCHED_LOOKS)) return;
+        if (!admit(s, seq, &look)) {
             if (s->running.n >= s->opts.max_seqs) return;
             head_waits = true;
             continue;
@@ -365,8 +377,8 @@ static void plan_waiting(by_sched *s, by_plan *plan, room *left) {
             s->stats.n_bypassed++;
         }
         int32_t n = chunk_rows(s, plan, left->rows, seq);
-        if (n > 0 && s->pool.grow(s->pool.ctx, seq, seq->n_done + n)) take_prompt(plan, seq, n, left);
-        promise += still_to_grow(s, seq);
+        if (n > 0 && s->pool.grow(s->pool.ctx, seq, seq->n_done + n)) take_prompt(s, plan, seq, n, left);
+        look.promise += still_to_grow(s, seq);
     }
 }
 
@@ -388,7 +400,8 @@ static bool prompts_only(const by_sched *s, int64_t now_us) {
 void by_sched_plan(by_sched *s, by_plan *plan, int64_t now_us) {
     plan->n_last = plan->n_seqs;
     plan->n_seqs = plan->n_rows = plan->n_decode = plan->n_drafts = plan->n_all = 0;
-    resume(s, plan);
+    s->n_plans++;
+    resume(s);
     bool only = prompts_only(s, now_us);
     if (!only) plan_decode(s, plan);
     room left = {.rows = s->opts.max_rows - plan->n_rows, .ctx = s->opts.prefill_ctx};

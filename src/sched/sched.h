@@ -7,9 +7,10 @@
  * Rules
  *   decode first       every running sequence gets its rows before any prompt gets rows
  *   order              higher priority first, then earlier arrival
- *   admission          a prompt is admitted when its expected length fits beside what the admitted ones may still grow to
+ *   admission          a prompt is admitted when its expected length fits beside what the admitted ones may still grow to, and
+ *                      while no more than `watermark` of the blocks is in use; where nothing runs, always
  *   bypass             while the head of the queue does not fit, at most `bypass_limit` later requests may pass it; then
- *                      nothing is admitted before it. That bounds its wait.
+ *                      nothing is admitted before it. That bounds its wait. A plan looks at BY_SCHED_LOOKS of them.
  *   preemption         when blocks run out a paused sequence, else the last in order, is swapped out; swapped sequences come
  *                      back in order, and before anything new is admitted; a paused one comes back when it goes on
  *   policy             mixed: prompts share steps with decode rows. interval: while something decodes, steps with prompts come
@@ -55,6 +56,7 @@ typedef struct by_sched_seq {
     int64_t n_open;      /* of n_tokens and n_done: what may turn out not to be there, until by_sched_settle */
     int32_t n_passed;    /* requests that were admitted past it */
     uint64_t order;      /* tie break: order of adding */
+    uint64_t planned;    /* number of the last plan that has rows of it */
     struct by_sched_seq *prev, *next;
 } by_sched_seq;
 
@@ -75,7 +77,12 @@ typedef struct by_sched_pool {
     bool (*swap_in)(void *ctx, by_sched_seq *seq);
     /* Rows for drafts in a step with these decode rows, at most `most`. May be NULL: none. */
     int32_t (*draft_rows)(void *ctx, const struct by_plan *plan, int32_t most);
+    /* Blocks there are, free or not. */
+    int64_t (*blocks_total)(void *ctx);
 } by_sched_pool;
+
+/* Requests behind one that does not fit that a plan looks at: with thousands the look would take longer than the step. */
+enum { BY_SCHED_LOOKS = 64 };
 
 typedef enum by_prefill_policy { BY_PREFILL_MIXED, BY_PREFILL_INTERVAL, BY_PREFILL_DEADLINE } by_prefill_policy;
 
@@ -89,10 +96,11 @@ typedef struct by_sched_opts {
     int64_t ttft_budget_us; /* deadline policy */
     int32_t prefill_rows;   /* most prompt rows of a mixed step that also decodes; 0 = what is left of max_rows */
     int32_t all_rows;       /* prompt rows with logits in one step, >= 1 */
+    double watermark;       /* share of the blocks in use above which nothing is admitted, (0, 1], default 0.9 */
     by_prefill_policy policy;
 } by_sched_opts;
 
-/* The documented defaults: 4096 rows, 256 sequences, bypass 4, mixed. */
+/* The documented defaults: 4096 rows, 256 sequences, bypass 4, mixed, watermark 0.9. */
 by_sched_opts by_sched_opts_default(void);
 
 /* One sequence's share of a step. */

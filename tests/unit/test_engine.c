@@ -1,11 +1,13 @@
 /* test_engine.c - the engine where something is scarce: memory calls in steady state, the scheduler's time, readers that do not
- * read, host memory that holds no swapped sequence. What fails is in test_engine_faults.c. BY_TEST_TIMEOUT=300 */
+ * read, host memory that holds no swapped sequence or more prompts than can run. What fails is in test_engine_faults.c. BY_TEST_TIMEOUT=300 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -47,6 +49,7 @@ static double cost_of_a_step(uint64_t n) {
     o.state_slots = (int32_t)n;
     o.max_context = 100;
     o.kv_blocks = (int32_t)n;
+    o.sched.watermark = 1; /* one each, and no more */
     o.draft_mode = BY_DRAFT_OFF; /* all go at the same pace */
     by_engine *e = by_run_open(&o);
     for (uint64_t i = 0; i < n; i++) {
@@ -114,6 +117,7 @@ static void steps_of_many_settings_with_drafts_allocate_nothing(void **state) {
     for (int rule = 0; rule < 2; rule++) {
         by_engine_opts o = by_run_engine_opts(2, 120, N, N, 6 * N);
         o.state_slots = N;
+        o.sched.watermark = 1; /* one block each, and no more */
         o.draft_mode = BY_DRAFT_FIXED;
         o.verify = rule ? BY_SAMPLE_REJECTION : BY_SAMPLE_COUPLED;
         by_engine *e = by_run_open(&o);
@@ -291,6 +295,48 @@ static void a_swap_finds_its_memory_when_nothing_else_can_run(void **state) {
     }
 }
 
+/* ---- more memory ---- */
+
+/* Resident memory of this process in bytes, 0 where the system does not say. */
+static int64_t resident(void) {
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
+    if (f) fclose(f);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+/* One sequence of 300 tokens needs 3 blocks. What is given beyond holds prompts that have been answered, and is not touched before. */
+static void more_memory_holds_more_prompts(void **state) {
+    (void)state;
+    enum { PROMPTS = 12 };
+    static int32_t tokens[PROMPTS][260];
+    static by_run_result got;
+    by_engine_opts o = options();
+    o.max_context = 300;
+    o.kv_blocks = 0;
+    o.sched.max_seqs = 1;
+    o.ram_bytes = INT64_C(3) << 30;
+    int64_t before = resident();
+    by_engine *e = by_run_open(&o);
+    int64_t taken = resident() - before;
+    for (int i = 0; i < 2 * PROMPTS; i++) {
+        int32_t *prompt = tokens[i % PROMPTS];
+        if (i < PROMPTS) by_run_random_tokens(&rng, prompt, 260, e);
+        by_request_opts q = by_run_request(prompt, 260, 2, 0);
+        by_run_read(&got, by_run_submit(e, &q));
+        assert_int_equal(got.info.n_cached, i < PROMPTS ? 0 : 256);
+    }
+    by_engine_stats s = by_run_stats_at_rest(e);
+    assert_true(s.blocks_total > 10000);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    if (before > 0) assert_true(taken < INT64_C(1) << 30);
+#else
+    (void)taken;
+#endif
+    by_engine_close(e);
+}
+
 int main(void) {
     rng = by_test_rng(20261203);
     const struct CMUnitTest tests[] = {
@@ -301,6 +347,7 @@ int main(void) {
         cmocka_unit_test(choices_go_on_without_the_first),
         cmocka_unit_test(a_reader_that_does_not_read_stops_only_its_own_request),
         cmocka_unit_test(a_swap_finds_its_memory_when_nothing_else_can_run),
+        cmocka_unit_test(more_memory_holds_more_prompts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -317,6 +317,29 @@ static void every_allocation_is_made_to_fail_once(void **state) {
     assert_true(by_bits_hash(BY_BITS_SEED, "ab", 2) != by_bits_hash(BY_BITS_SEED, "ba", 2));
 }
 
+static void zeroed_memory_is_aligned_and_grows_with_its_bytes(void **state) {
+    (void)state;
+    int64_t before = by_alloc_bytes(BY_MEM_KV);
+    for (size_t align = 16; align <= 4096; align *= 2)
+        for (size_t n = 1; n < 3000000; n = n * 7 + 3) {
+            unsigned char *p = by_alloc_zero_aligned(BY_MEM_KV, align, n);
+            assert_non_null(p);
+            assert_int_equal((uintptr_t)p % align, 0);
+            assert_int_equal(by_alloc_bytes(BY_MEM_KV) - before, n);
+            for (size_t i = 0; i < n; i += n / 64 + 1) assert_int_equal(p[i], 0);
+            p[0] = 5;
+            p[n - 1] = 7;
+            p = by_realloc(BY_MEM_KV, p, n + 100);
+            assert_non_null(p);
+            assert_int_equal((uintptr_t)p % align, 0);
+            assert_true(p[n - 1] == 7 && (n == 1 || p[0] == 5));
+            by_free(p);
+        }
+    assert_int_equal(by_alloc_bytes(BY_MEM_KV), before);
+    assert_null(by_alloc_zero_aligned(BY_MEM_KV, 64, 0));
+    assert_null(by_alloc_zero_aligned(BY_MEM_KV, 64, SIZE_MAX));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(npz_arrays_are_found_by_name),
@@ -331,6 +354,7 @@ int main(void) {
         cmocka_unit_test(a_process_that_hangs_is_killed_with_its_children),
         cmocka_unit_test(a_signal_and_a_closed_output_are_seen),
         cmocka_unit_test(every_allocation_is_made_to_fail_once),
+        cmocka_unit_test(zeroed_memory_is_aligned_and_grows_with_its_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
