@@ -128,6 +128,15 @@ static by_status refuse_line(batch *b, size_t line, const by_json *custom_id, co
     return write_row(b, &row, err);
 }
 
+/* A line that is no JSON. The reader of JSON knows this line only. */
+static by_status refuse_text(batch *b, size_t line, const by_err *why, by_err *err) {
+    static const char first[] = "line 1 ";
+    char message[BY_ERR_MSG_MAX + 32];
+    const char *rest = strncmp(why->msg, first, sizeof first - 1) == 0 ? why->msg + sizeof first - 1 : NULL;
+    if (rest) snprintf(message, sizeof message, "line %zu %s", line, rest);
+    return refuse_line(b, line, NULL, "invalid_line", rest ? message : why->msg, err);
+}
+
 static void empty_slot(batch *b, slot *s) {
     by_call_destroy(s->call);
     by_batch_tokens_destroy(s->ids);
@@ -234,10 +243,9 @@ static by_status take_line(batch *b, by_str text, size_t line, bool again, by_er
     by_err bad;
     by_api_kind api = BY_API_CHAT;
     by_arena_reset(&b->arena);
-    if (text.len > BY_LIMIT_REQUEST_BYTES) return refuse_line(b, line, NULL, "invalid_line", "the line is too long", err);
     by_status status = by_json_parse(&row, &b->arena, text, NULL, &bad);
     if (status == BY_ENOMEM) return BY_FAIL(err, BY_ENOMEM, "%s", bad.msg);
-    if (status < 0) return refuse_line(b, line, NULL, "invalid_line", bad.msg, err);
+    if (status < 0) return refuse_text(b, line, &bad, err);
     const by_json *custom_id = by_json_get(&row, "custom_id");
     if (!by_json_is(custom_id, BY_JSON_STRING) || custom_id->v.s.len == 0)
         return refuse_line(b, line, NULL, "invalid_line", "custom_id: want a text that is not empty", err);
@@ -272,7 +280,10 @@ static by_status start_next(batch *b, by_err *err) {
         b->input_ended = true;
         return BY_OK;
     }
-    if (status < 0 || text.len == 0) return status;
+    if (status == BY_ELIMIT) return refuse_line(b, b->in.n_lines, NULL, "invalid_line", "the line is too long", err);
+    if (status < 0) return status;
+    text = by_line_trim(text, b->in.n_lines);
+    if (text.len == 0) return BY_OK;
     status = take_line(b, text, b->in.n_lines, false, err);
     if (status != BY_AGAIN) return status;
     by_buf_clear(&b->held);
@@ -355,7 +366,6 @@ static by_status run(batch *b, by_err *err) {
 
 static by_status open_all(batch *b, const char *input, const char *output, const by_service_opts *o, by_err *err) {
     BY_TRY(by_line_reader_open(&b->in, input, err)); /* before the model: mistakes in names show at once */
-    b->in.bytes_max = (size_t)BY_LIMIT_REQUEST_BYTES * 8;
     BY_TRY(by_batch_results_open(&b->results, output, err));
     if (b->results.n_cut_bytes) fprintf(stderr, "bathyc batch: %s: a cut last row of %zu bytes was removed\n", output, b->results.n_cut_bytes);
     BY_TRY(by_service_open(&b->service, o, err));

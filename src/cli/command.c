@@ -140,8 +140,7 @@ static by_status read_more(by_line_reader *r, by_err *err) {
         memmove(r->buf.ptr, r->buf.ptr + r->at, r->buf.len);
         r->at = 0;
     }
-    if (r->buf.len > r->bytes_max)
-        return BY_FAIL(err, BY_ELIMIT, "line %zu is longer than %zu bytes", r->n_lines + 1, r->bytes_max);
+    if (r->skips) by_buf_clear(&r->buf);
     size_t room = r->buf.cap - r->buf.len > 65536 ? r->buf.cap - r->buf.len : 65536;
     char *to = by_buf_reserve(&r->buf, room);
     if (!to) return BY_FAIL(err, BY_ENOMEM, "out of memory for line %zu", r->n_lines + 1);
@@ -166,14 +165,25 @@ by_status by_line_reader_next(by_line_reader *r, by_str *line, by_err *err) {
         size_t len = r->buf.len - r->at;
         const char *from = len ? r->buf.ptr + r->at : NULL;
         const char *end = len > seen ? memchr(from + seen, '\n', len - seen) : NULL;
-        if (end || (r->ended && len > 0)) {
+        if (end || (r->ended && (len > 0 || r->skips))) {
             *line = by_str_of(from, end ? (size_t)(end - from) : len);
             r->at += line->len + (end != NULL);
             r->n_lines++;
-            return BY_OK;
+            bool longer = r->skips || line->len > r->bytes_max;
+            r->skips = false;
+            return longer ? BY_FAIL(err, BY_ELIMIT, "line %zu is longer than %zu bytes", r->n_lines, r->bytes_max) : BY_OK;
         }
         if (r->ended) return BY_END;
-        seen = len;
+        r->skips = r->skips || len > r->bytes_max;
+        seen = r->skips ? 0 : len;
         BY_TRY(read_more(r, err));
     }
+}
+
+by_str by_line_trim(by_str line, size_t number) {
+    static const char space[] = " \t\r\n";
+    if (number == 1 && line.len >= 3 && memcmp(line.ptr, "\xef\xbb\xbf", 3) == 0) line = by_str_skip(line, 3);
+    while (line.len && memchr(space, line.ptr[0], sizeof space - 1)) line = by_str_skip(line, 1);
+    while (line.len && memchr(space, line.ptr[line.len - 1], sizeof space - 1)) line.len--;
+    return line;
 }

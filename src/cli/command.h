@@ -62,7 +62,7 @@ typedef struct by_line_reader {
     int fd;
     size_t at; /* of the next line in buf */
     size_t n_lines; /* handed out so far: the number of the last line, from 1 */
-    bool ended;
+    bool ended, skips; /* skips: the rest of a line that is too long is not wanted */
     size_t bytes_max; /* of a line; set to BY_LIMIT_REQUEST_BYTES by by_line_reader_open */
     by_buf buf;
 } by_line_reader;
@@ -72,8 +72,12 @@ by_status by_line_reader_open(by_line_reader *r, const char *path, by_err *err);
 void by_line_reader_close(by_line_reader *r);
 
 /* The next line without \n, valid until the next call; BY_END behind the last one.
- * Errors: BY_EIO, BY_ELIMIT (a line over bytes_max), BY_ENOMEM. */
+ * Errors: BY_EIO, BY_ELIMIT (a line over bytes_max, which counts as handed out: the next call goes on behind it), BY_ENOMEM. */
 by_status by_line_reader_next(by_line_reader *r, by_str *line, by_err *err);
+
+/* A line of JSON (`number` from 1) without the white space around it, and the first one without a byte order mark, as editors and
+ * spreadsheets leave them. Empty: there is nothing on the line. */
+by_str by_line_trim(by_str line, size_t number);
 
 /* Would by_line_reader_next go on without waiting for more input? A line that has only begun to arrive counts as there. */
 bool by_line_reader_ready(const by_line_reader *r);

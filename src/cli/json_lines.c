@@ -51,6 +51,7 @@ by_status by_json_lines_run(const char *input, by_output *to, by_json_line_fn *f
     by_arena_init(&r.arena, BY_MEM_JSON);
     by_status status;
     while ((status = by_line_reader_next(&in, &line, err)) == BY_OK) {
+        line = by_line_trim(line, in.n_lines);
         if (line.len == 0) continue;
         n_bad += !run_line(&r, line);
         status = by_output_write(to, &r.out, err);

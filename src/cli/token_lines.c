@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/limits.h"
+#include "cli/command.h"
 
 void by_token_line_refuse(by_token_lines *t, by_token_line *l, const char *fmt, ...) {
     if (l->problem) return;
@@ -118,9 +119,8 @@ by_status by_token_lines_read(by_token_lines *t, const char *path, int32_t vocab
         const char *end = memchr(rest.ptr, '\n', rest.len);
         by_str line = by_str_of(rest.ptr, end ? (size_t)(end - rest.ptr) : rest.len);
         rest = by_str_skip(rest, line.len + (end != NULL));
-        size_t blank = 0;
-        while (blank < line.len && (line.ptr[blank] == ' ' || line.ptr[blank] == '\t' || line.ptr[blank] == '\r')) blank++;
-        if (blank == line.len) continue;
+        line = by_line_trim(line, number);
+        if (line.len == 0) continue;
         by_token_line *l = add(t);
         if (!l) {
             status = BY_FAIL(err, BY_ENOMEM, "out of memory for the input lines");

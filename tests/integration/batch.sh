@@ -29,6 +29,29 @@ grep -v nobody "$tmp/results" | grep -v '"custom_id":"b"' >"$tmp/kept" && cp "$t
 row b DeepSeek-V4.1-Flash >"$tmp/first"
 expect_exit 0 batch "$tmp/first"
 
+# What editors and spreadsheets make of lines: a byte order mark, \r\n, lines with nothing on them. Lines that are no requests cost
+# themselves only: not UTF-8, cut JSON, longer than any request may be (32 MiB), the same custom_id again.
+one() { printf '{"custom_id": "%s", "tokens": [5, 9], "max_tokens": 1}' "$1"; }
+{
+    printf '\357\273\277'; one bom; printf '\r\n\r\n  \t\n'
+    printf '{"custom_id": "\377"}\n{"custom_id": "cut", \n'
+    printf '{"custom_id": "'; head -c 34000000 /dev/zero | tr '\0' x; printf '", "tokens": [5]}\n'
+    one bom; printf '\n'; one last
+} >"$tmp/odd"
+expect_exit 1 "$program" batch -i "$tmp/odd" -o "$tmp/oddly" --max-num-seqs 4
+says err "4 of 6 requests failed"
+said() { grep -o "\"id\":\"batch_req_$1\".*" "$tmp/oddly" | grep -o "\"$2\":\"[^\"]*\"" | cut -d'"' -f4; }
+check "first line" bom "$(said 1 custom_id)"
+check "line that is no text" "line 4 column 16: not valid UTF-8" "$(said 4 message)"
+check "line that is cut" "line 5 column 21: expected a string as object key" "$(said 5 message)"
+check "line that is too long" "the line is too long" "$(said 6 message)"
+check "the same again" "duplicate_custom_id" "$(said 7 code)"
+check "last line" last "$(said 8 custom_id)"
+check "rows of odd lines" 6 "$(wc -l <"$tmp/oddly")"
+expect_exit 1 "$program" batch -i "$tmp/odd" -o "$tmp/oddly" --max-num-seqs 4
+check "rows the second time" 6 "$(wc -l <"$tmp/oddly")"
+rm "$tmp/odd"
+
 # A line of figures behind every step that was asked for: a prompt, then 5 steps of one token each, one step late at most.
 printf '{"custom_id": "s", "tokens": [5, 9, 7], "max_tokens": 6, "temperature": 0, "ignore_eos": true}\n' >"$tmp/steps"
 expect_exit 0 "$program" batch -i "$tmp/steps" -o "$tmp/stepped" --max-num-seqs 4 --draft-tokens 0 --log-steps 2
