@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cli/absent_flags.h"
 
 /* Calls for each name in "a,b,c"; returns the length of the next one and moves *s behind it. */
 static size_t next_name(const char **s, const char **name) {
@@ -66,6 +67,8 @@ static by_status unknown(const by_flag *flags, int n, const char *word, by_err *
     char bare[65], near[65] = "";
     snprintf(bare, sizeof bare, "%.*s", (int)strcspn(word, "="), word);
     size_t best_d = strlen(bare) / 3 + 2;
+    const char *reason = by_absent_flag_reason(bare);
+    if (reason) return BY_FAIL(err, BY_EINVAL, "this program has no '%s': %s", bare, reason);
     for (int i = 0; i < n; i++) {
         const char *s = flags[i].names, *name;
         for (size_t k; (k = next_name(&s, &name)) > 0;) {

@@ -15,7 +15,7 @@ typedef struct {
 } list;
 
 typedef struct {
-    list tokens, logprobs, tops;
+    list tokens, logprobs, tops, smaller;
     by_choice_finish finish;
     int64_t n;
 } choice;
@@ -26,7 +26,7 @@ struct by_batch_tokens {
     choice *choices; /* [n] */
     int32_t n, n_open;
     int64_t n_prompt;
-    bool logprobs, prompt_logprobs;
+    bool logprobs, prompt_logprobs, smaller;
 };
 
 bool by_batch_tokens_is(const by_json *row) { return by_json_get(row, "tokens") != NULL; }
@@ -155,15 +155,17 @@ static by_status start(by_batch_tokens *q, by_engine *e, by_request_opts *o, con
         begin(&q->choices[i].tokens);
         begin(&q->choices[i].logprobs);
         begin(&q->choices[i].tops);
+        begin(&q->choices[i].smaller);
     }
     return by_engine_submit(e, o, &q->request, err);
 }
 
-by_status by_batch_tokens_start(by_batch_tokens **out, by_engine *e, const by_json *row, by_arena *arena, void (*notify)(void *),
-                                void *arg, by_err *err) {
+by_status by_batch_tokens_start(by_batch_tokens **out, by_engine *e, const by_json *row, by_arena *arena, bool smaller,
+                                void (*notify)(void *), void *arg, by_err *err) {
     *out = NULL;
     by_batch_tokens *q = by_alloc_zero(BY_MEM_REQUEST, sizeof *q);
     if (!q) return BY_FAIL(err, BY_ENOMEM, "out of memory for a request");
+    q->smaller = smaller;
     by_request_opts o = by_request_opts_default();
     o.notify = notify;
     o.arg = arg;
@@ -192,6 +194,7 @@ static void take(by_batch_tokens *q, const by_event *ev) {
     by_json_out_int(&c->tokens.out, ev->token);
     if (!q->logprobs) return;
     put_logprob(&c->logprobs.out, ev->logprob);
+    if (q->smaller) by_json_out_double(&c->smaller.out, (double)ev->smaller);
     by_json_out_array_begin(&c->tops.out);
     for (int32_t i = 0; i < ev->n_top; i++) {
         by_json_out_object_begin(&c->tops.out);
@@ -237,6 +240,7 @@ static void put_choice(by_json_out *o, const by_batch_tokens *q, int32_t i) {
     if (q->logprobs) {
         put_list(o, "logprobs", &c->logprobs);
         put_list(o, "top_logprobs", &c->tops);
+        if (q->smaller) put_list(o, "sum_smaller_probs", &c->smaller);
     }
     by_json_out_key(o, "finish_reason");
     by_json_out_z(o, c->finish == BY_CHOICE_LENGTH ? "length" : "stop");
@@ -264,6 +268,7 @@ by_status by_batch_tokens_write(by_batch_tokens *q, by_buf *body, by_err *err) {
         BY_TRY(by_buf_check(&q->choices[i].tokens.text, err));
         BY_TRY(by_buf_check(&q->choices[i].logprobs.text, err));
         BY_TRY(by_buf_check(&q->choices[i].tops.text, err));
+        BY_TRY(by_buf_check(&q->choices[i].smaller.text, err));
     }
     by_json_out_array_end(&o);
     if (q->prompt_logprobs) put_prompt(&o, q);
@@ -296,6 +301,7 @@ void by_batch_tokens_destroy(by_batch_tokens *q) {
         by_buf_deinit(&q->choices[i].tokens.text);
         by_buf_deinit(&q->choices[i].logprobs.text);
         by_buf_deinit(&q->choices[i].tops.text);
+        by_buf_deinit(&q->choices[i].smaller.text);
     }
     by_free(q->choices);
     by_free(q);

@@ -21,9 +21,10 @@ typedef struct by_batch_tokens by_batch_tokens;
 bool by_batch_tokens_is(const by_json *row);
 
 /* Hands the request to the engine; the caller destroys *out, which is NULL unless BY_OK. Lists live in arena only during the call.
+ * smaller: where logprobs are asked for, the answer has "sum_smaller_probs" beside them (by_event.smaller).
  * Errors: BY_EINVAL (a field, named), those of by_engine_submit. */
-by_status by_batch_tokens_start(by_batch_tokens **out, by_engine *e, const by_json *row, by_arena *arena, void (*notify)(void *),
-                                void *arg, by_err *err);
+by_status by_batch_tokens_start(by_batch_tokens **out, by_engine *e, const by_json *row, by_arena *arena, bool smaller,
+                                void (*notify)(void *), void *arg, by_err *err);
 
 /* Takes what has come. BY_AGAIN: there will be more. BY_END: all has come. Errors: those of the request. */
 by_status by_batch_tokens_pump(by_batch_tokens *q, by_err *err);

@@ -42,6 +42,7 @@ typedef struct {
     by_batch_results results;
     slot *slots;
     int n_slots, n_running;
+    bool smaller; /* --sum-smaller-probs */
     bool input_ended, has_held, stopped, terminal; /* stopped: the requests that only waited are given back */
     by_buf held, body, answer; /* held: a line for which the queue was full */
     size_t held_line;
@@ -230,7 +231,7 @@ static by_status start_ids(batch *b, size_t line, const by_json *row, by_err *er
     slot *s = free_slot(b);
     by_err why = {0};
     atomic_store(&s->news, false);
-    by_status status = by_batch_tokens_start(&s->ids, by_service_engine(b->service), row, &b->arena, on_news, s, &why);
+    by_status status = by_batch_tokens_start(&s->ids, by_service_engine(b->service), row, &b->arena, b->smaller, on_news, s, &why);
     if (comes_again(b, status)) return BY_AGAIN;
     BY_TRY(take_slot(b, s, line, row, err));
     by_call_problem p = by_call_problem_of(status, &why);
@@ -428,7 +429,7 @@ int by_cmd_batch(int argc, char **argv) {
     by_engine_flags f = by_engine_flags_default();
     const char *input = NULL, *output = NULL;
     by_flag_list names = {0};
-    bool honour = false, stats = false;
+    bool honour = false, stats = false, smaller = false;
     const by_flag flags[] = {
         {.names = "--input,-i", .kind = BY_FLAG_STRING, .out = &input, .help = "request lines (- = standard input)"},
         {.names = "--output,-o", .kind = BY_FLAG_STRING, .out = &output, .help = "result lines, appended (- = standard output)"},
@@ -437,6 +438,8 @@ int by_cmd_batch(int argc, char **argv) {
         {.names = "--honour-sampling", .kind = BY_FLAG_BOOL, .out = &honour,
          .help = "keep temperature and top_p as requests have them, also where the vendor's service does not"},
         {.names = "--stats", .kind = BY_FLAG_BOOL, .out = &stats, .help = "say at the end where the time went (standard error)"},
+        {.names = "--sum-smaller-probs", .kind = BY_FLAG_BOOL, .out = &smaller,
+         .help = "lines of token ids with logprobs: also the probability of all tokens not likelier than the drawn one"},
         BY_ENGINE_FLAG_ROWS(f),
     };
     const int n_flags = sizeof flags / sizeof flags[0];
@@ -450,6 +453,8 @@ int by_cmd_batch(int argc, char **argv) {
     by_api_options_init(&o.api);
     o.api.honour_sampling = honour;
     by_status status = by_engine_flags_opts(&o.engine, &f, &err);
+    o.engine.sum_smaller = smaller;
+    b.smaller = smaller;
     if (status == BY_OK) status = open_all(&b, input, output, &o, &err);
     code = status < 0 ? by_model_exit_code(status) : 0;
     if (status == BY_OK) {

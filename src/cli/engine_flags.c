@@ -93,6 +93,11 @@ static by_status check_cost_dir(const char *dir, by_err *err) {
 static by_status set_drafts(by_engine_opts *o, const by_engine_flags *f, by_err *err) {
     BY_TRY(check_cost_dir(f->cost_dir, err));
     o->draft_mode = f->n_drafts == 0 ? BY_DRAFT_OFF : (by_draft_mode)f->draft_mode;
+    if (f->has_varlen && o->draft_mode != BY_DRAFT_OFF) {
+        if (o->draft_mode == (f->varlen ? BY_DRAFT_FIXED : BY_DRAFT_CONFIDENCE))
+            return BY_FAIL(err, BY_EINVAL, "--draft-mode and --%sdraft-varlen say the opposite", f->varlen ? "" : "no-");
+        if (!f->varlen) o->draft_mode = BY_DRAFT_FIXED;
+    }
     o->n_drafts = f->n_drafts > 0 ? (int32_t)f->n_drafts : 0;
     o->verify = (by_sample_verify_rule)f->verify;
     o->cost_dir = f->cost_dir;
@@ -132,6 +137,7 @@ by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *
     if (f->any_interval) o.sched.any_interval = (int32_t)f->any_interval;
     o.sched.prefill_ctx = f->prefill_ctx;
     if (f->ttft_budget_ms) o.sched.ttft_budget_us = f->ttft_budget_ms * 1000;
+    o.itl_budget_s = (double)f->itl_budget_ms * 1e-3;
     if (f->mixed_rows) o.sched.prefill_rows = (int32_t)f->mixed_rows;
     o.sched.watermark = f->watermark;
     o.sched.bypass_limit = (int32_t)f->bypass_limit;

@@ -11,7 +11,7 @@
 typedef struct by_engine_flags {
     by_model_flags model;
     int64_t max_seqs, max_rows, max_queue, kv_blocks, state_slots, bypass_limit, interval; /* 0 = default */
-    int64_t any_interval, prefill_ctx, ttft_budget_ms, mixed_rows;
+    int64_t any_interval, prefill_ctx, ttft_budget_ms, itl_budget_ms, mixed_rows;
     int64_t grammar_timeout_ms, grammar_threads; /* 0 = default */
     const char *grammar_cache;                   /* "1G" */
     double memory_share; /* of the free memory, for caches; 0 = default */
@@ -29,6 +29,7 @@ typedef struct by_engine_flags {
     const char *cost_dir;
     int64_t cost_age_s;         /* 0 = default */
     bool async, prefix_cache, invariant;
+    bool varlen, has_varlen;    /* whether drafts are chosen by confidence; given */
     int64_t log_steps; /* 0 = quiet */
     by_step_log log;
     by_buf dir;          /* the model's folder, once resolved */
@@ -42,6 +43,8 @@ by_engine_flags by_engine_flags_default(void);
     BY_FLAG_HEADING("drafts"),                                                                                         \
     {.names = "--draft-mode", .kind = BY_FLAG_CHOICE, .out = &(f).draft_mode, .choices = "auto|confidence|fixed|off",  \
      .help = "drafts: while they pay, as many as pay, all of them, none (default: auto)"},                             \
+    {.names = "--draft-varlen,--no-draft-varlen", .kind = BY_FLAG_BOOL, .out = &(f).varlen, .seen = &(f).has_varlen,  \
+     .help = "as many drafts as pay, or always all of them: --draft-mode confidence or fixed"},                        \
     {.names = "--draft-tokens,--spec-tokens,--speculative-num-draft-tokens", .kind = BY_FLAG_INT,                      \
      .out = &(f).n_drafts, .min = 0, .max = BY_ENGINE_DRAFTS_MAX,                                                      \
      .help = "tokens of a draft block, 0 = no drafts (default: as trained)"},                                          \
@@ -108,6 +111,8 @@ by_engine_flags by_engine_flags_default(void);
      .max = INT64_MAX / 2, .help = "tokens of the prompts in one step, whole prompts together (default: any)"},        \
     {.names = "--ttft-budget-ms", .kind = BY_FLAG_INT, .out = &(f).ttft_budget_ms, .min = 1, .max = INT32_MAX,         \
      .help = "deadline policy: wait after which prompts get whole steps (default: 1000)"},                             \
+    {.names = "--itl-budget-ms", .kind = BY_FLAG_INT, .out = &(f).itl_budget_ms, .min = 1, .max = INT32_MAX,           \
+     .help = "longest step with prompts while something decodes, from measured costs (default: any)"},                 \
     {.names = "--mixed-prefill-rows", .kind = BY_FLAG_INT, .out = &(f).mixed_rows, .min = 1,                           \
      .max = BY_LIMIT_STEP_ROWS, .help = "most prompt rows of a step that also decodes (default: what is left)"},       \
     BY_FLAG_HEADING("grammars"),                                                                                       \

@@ -139,6 +139,8 @@ by_status by_engine_open(by_engine **out, const by_engine_opts *opts, by_err *er
     *out = NULL;
     if (!(opts->expect_quantile > 0 && opts->expect_quantile <= 1))
         return BY_FAIL(err, BY_EINVAL, "expected-length quantile: %g is outside (0, 1]", opts->expect_quantile);
+    if (!(opts->itl_budget_s >= 0 && opts->itl_budget_s < 1e9))
+        return BY_FAIL(err, BY_EINVAL, "itl-budget-ms: %g is not a time", opts->itl_budget_s * 1e3);
     if (!(opts->slots_ratio >= 0 && opts->slots_ratio <= 100))
         return BY_FAIL(err, BY_EINVAL, "state-slots-ratio: %g is outside 0..100", opts->slots_ratio);
     if (opts->backtrack < 0 || opts->backtrack > BY_LIMIT_DRAFT_BLOCK)

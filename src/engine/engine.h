@@ -55,10 +55,12 @@ typedef struct by_engine_opts {
     by_sample_rule sampler; /* BY_SAMPLE_DEEPINFER: of all requests, whatever they say */
     const int32_t *banned;  /* [n_banned] ids that no request produces; copied */
     int32_t n_banned;
+    bool sum_smaller;       /* events tell by_event.smaller */
     int32_t top_k;          /* of all requests, whatever they say; 0 = their own */
     int64_t ram_bytes;    /* most host memory for swapped state, snapshots and, unless the device has a limit of its own, caches;
                            * 0 = a quarter of what is free */
     by_sched_opts sched;
+    double itl_budget_s;    /* so long may a step with prompts hold up what decodes, as far as can be told before; 0 = any time */
     double expect_quantile; /* of past output lengths, for admission; default 0.9 */
     bool async;           /* default true */
     bool prefix_cache;    /* default true */
@@ -156,6 +158,8 @@ typedef struct by_event {
     int32_t choice;
     int32_t token;       /* -1: no token, only the finish */
     float logprob;
+    float smaller;       /* probability of all tokens that are not likelier, itself included (among equals those up to its id), under the
+                          * law of logprob; 0 without opts.sum_smaller */
     by_choice_finish finish; /* RUNNING, or the end of this choice with this event */
     int32_t n_top;
     const by_sample_top *top; /* valid until the next call for this request */

@@ -110,7 +110,7 @@ struct by_request {
 /* A token that a job has brought. */
 typedef struct by_out {
     int32_t token;
-    float logprob;
+    float logprob, smaller;
     by_choice_finish finish;
     by_sample_top *top; /* [n_top] in the job's memory, NULL without */
 } by_out;
@@ -258,6 +258,8 @@ struct by_engine {
     int64_t host_bytes, host_bytes_max;
     int64_t next_deadline_us; /* of the requests inside (scheduler) */
     bool must_swap; /* nothing can run unless somebody is swapped out, host_bytes_max or not (scheduler) */
+
+    double decode_step_s, prompt_row_s; /* smoothed: a step without prompts, a row of a prompt; 0 = not known (scheduler) */
 
     int32_t outputs[512]; /* lengths of the last finished outputs */
     int32_t n_outputs, expected_output;

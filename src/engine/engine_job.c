@@ -132,6 +132,7 @@ static by_status sample_one(by_engine *e, by_job *job, by_sample_job *k, const f
         BY_TRY(by_spec_sample(&e->spec, &s->law, &row, &s->drafts, draft, &t, out->top, err));
         out->token = t.id;
         out->logprob = t.logprob;
+        out->smaller = t.smaller;
         k->n_outs++;
         k->n_accepted += t.accepted;
         s->tokens[s->n_known++] = t.id;
@@ -175,7 +176,7 @@ static int32_t ask_device(by_engine *e, const by_job *job, by_sample_job *k, int
     for (int32_t i = 0; i <= n_drafts; i++) {
         by_spec_row row = {.mask = k->masks, .first = s->n_known, .index = i};
         int32_t draft = i < n_drafts ? s->drafts.ids[i] : -1;
-        if (!by_spec_is_far(&e->spec, &s->law, &row, draft, s->request->opts.n_top > 0)) return 0;
+        if (!by_spec_is_far(&e->spec, &s->law, &row, draft, s->request->opts.n_top > 0 || s->law.sum_smaller)) return 0;
         e->spec.draws[n + i] = by_spec_ask(&s->law, &row);
         e->spec.draws[n + i].row = r->logits + r->n_logits - 1 - n_drafts + i;
     }

@@ -340,10 +340,26 @@ static int32_t n_chunked(const by_plan *plan) {
     return n;
 }
 
+/* opts.itl_budget_s in rows of prompts. Some always go: a prompt that stands still helps nobody. */
+static void limit_prompts(by_engine *e) {
+    enum { LEAST = 16 };
+    if (e->opts.itl_budget_s <= 0 || e->prompt_row_s <= 0) return;
+    double rows = (e->opts.itl_budget_s - e->decode_step_s) / e->prompt_row_s;
+    by_sched_limit_prefill(e->sched, rows < LEAST ? LEAST : rows > BY_LIMIT_STEP_ROWS ? BY_LIMIT_STEP_ROWS : (int32_t)rows);
+}
+
+static void note_costs(by_engine *e, const by_job *job) {
+    bool prompts = job->n_prompt_rows > 0;
+    double *known = prompts ? &e->prompt_row_s : &e->decode_step_s, took = job->spent_s;
+    if (prompts) took = (job->n_decode > 0 && took > e->decode_step_s ? took - e->decode_step_s : took) / job->n_prompt_rows;
+    *known = *known > 0 ? *known + (took - *known) / 8 : took;
+}
+
 static void make_job(by_engine *e, by_job *job, int64_t now_us) {
     job->n_seqs = job->n_prompt_rows = job->n_samples = job->n_outs = job->n_tops = 0;
     job->before.n = job->after.n = 0;
     e->making = job;
+    limit_prompts(e);
     by_sched_plan(e->sched, &e->plan, now_us);
     job->n_rows = e->plan.n_rows;
     job->n_drafts = e->plan.n_drafts;
@@ -375,7 +391,7 @@ static void commit_out(by_engine *e, by_seq *s, const by_out *out) {
     if (s->n_out++ == 0 && s->choice == 0) note_first(e, s->request);
     s->logprob_sum += (double)out->logprob;
     e->stats.n_output_tokens++;
-    by_event ev = {.choice = s->choice, .token = out->token, .logprob = out->logprob,
+    by_event ev = {.choice = s->choice, .token = out->token, .logprob = out->logprob, .smaller = out->smaller,
                    .finish = out->finish,
                    .n_top = out->top ? s->request->opts.n_top : 0, .top = out->top};
     if (ev.finish == BY_CHOICE_RUNNING) emit(s, &ev);
@@ -418,6 +434,7 @@ static void commit(by_engine *e, by_job *job) {
     e->stats.n_rows += (uint64_t)job->n_run_rows;
     e->stats.n_prompt_rows += (uint64_t)job->n_prompt_rows;
     if (job->n_seqs > 0) note_step(&e->stats, job);
+    if (job->n_seqs > 0) note_costs(e, job);
     fail_lost(e, &job->before);
     fail_lost(e, &job->after);
     if (job->status == BY_OK) by_engine_note_drafts(e, job);

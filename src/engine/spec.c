@@ -141,6 +141,7 @@ by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *
     }
     if (reports_plain(law)) BY_TRY(by_sample_dist_make(&d, logits, s->vocab, &plain_law, s->scratch, err));
     out->logprob = by_sample_dist_logprob(&d, out->id);
+    out->smaller = law->sum_smaller ? (float)by_sample_dist_smaller(&d, out->id) : 0;
     if (top) by_sample_dist_top(top, law->n_top, &d);
     return law->history ? by_sample_history_push(law->history, out->id, err) : BY_OK;
 }

@@ -30,6 +30,7 @@ typedef struct by_spec_law {
     by_sample_history *history; /* NULL when nothing edits logits */
     bool plain_logprobs; /* temperature 0: report at temperature 1, not of the law that leaves one token */
     int32_t n_top;
+    bool sum_smaller;    /* by_spec_token.smaller is wanted */
 } by_spec_law;
 
 /* Work memory of one thread. */
@@ -60,7 +61,7 @@ typedef struct by_spec_row {
 
 typedef struct by_spec_token {
     int32_t id;
-    float logprob;
+    float logprob, smaller; /* smaller: by_sample_dist_smaller of the law of logprob, 0 unless wanted */
     bool accepted; /* it is the draft */
 } by_spec_token;
 

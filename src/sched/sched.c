@@ -18,6 +18,7 @@ struct by_sched {
     list waiting, running, swapped;
     uint64_t n_added;
     uint64_t n_plans;
+    int32_t prefill_limit; /* of steps that also decode; 0 = none */
     int64_t since_prefill; /* steps since the last one with prompt rows */
     by_sched_stats stats;
 };
@@ -382,6 +383,15 @@ static void plan_waiting(by_sched *s, by_plan *plan, room *left) {
     }
 }
 
+void by_sched_limit_prefill(by_sched *s, int32_t n_rows) { s->prefill_limit = n_rows; }
+
+/* What decode rows leave for prompts, the step's size apart. */
+static int32_t beside_decode(const by_sched *s, int32_t left) {
+    if (s->opts.policy == BY_PREFILL_INTERVAL) return 0;
+    if (s->opts.prefill_rows > 0 && s->opts.prefill_rows < left) left = s->opts.prefill_rows;
+    return s->prefill_limit > 0 && s->prefill_limit < left ? s->prefill_limit : left;
+}
+
 static bool late(const by_sched *s, int64_t now_us) {
     return s->waiting.first && now_us - s->waiting.first->arrival_us > s->opts.ttft_budget_us;
 }
@@ -405,10 +415,7 @@ void by_sched_plan(by_sched *s, by_plan *plan, int64_t now_us) {
     bool only = prompts_only(s, now_us);
     if (!only) plan_decode(s, plan);
     room left = {.rows = s->opts.max_rows - plan->n_rows, .ctx = s->opts.prefill_ctx};
-    if (plan->n_decode > 0) {
-        if (s->opts.policy == BY_PREFILL_INTERVAL) left.rows = 0;
-        else if (s->opts.prefill_rows > 0 && s->opts.prefill_rows < left.rows) left.rows = s->opts.prefill_rows;
-    }
+    if (plan->n_decode > 0) left.rows = beside_decode(s, left.rows);
     plan_started(s, plan, &left);
     plan_waiting(s, plan, &left);
     if (only && plan->n_seqs == 0) plan_decode(s, plan); /* nothing could be placed: do not lose the step */

@@ -139,6 +139,9 @@ void by_sched_remove(by_sched *s, by_sched_seq *seq);
  * samples as one more known token. An empty plan (n_seqs 0) means there is nothing that can run. Allocates nothing. */
 void by_sched_plan(by_sched *s, by_plan *plan, int64_t now_us);
 
+/* From now on prompts get at most n_rows rows of a step that also decodes, whatever opts.prefill_rows allows; 0 = no such limit. */
+void by_sched_limit_prefill(by_sched *s, int32_t n_rows);
+
 /* A planned decode row with n_extra drafts brought 1 + n_got tokens: 0 <= n_got <= n_extra. */
 void by_sched_settle(by_sched_seq *seq, int32_t n_extra, int32_t n_got);
 

@@ -83,6 +83,24 @@ says err "rows of a step         mean     1.083  median <= 1  90% <= 1  99% <= 5
 says err "prompt rows of a step  mean     3.000  median <= 5  90% <= 5  99% <= 5 rows"
 says err "evictions: 0 findable blocks; 0 snapshots for newer ones, 0 for swaps; 0 sequences with slow readers, 0 for memory"
 
+# Flags for parts that are not there say so, and those that say the same thing must not say the opposite.
+refuses() { # WORDS FLAGS...
+    words=$1
+    shift
+    expect_exit 2 "$program" batch -i "$tmp/first" -o "$tmp/refused" "$@"
+    says err "$words"
+}
+refuses "has no '--eplb-window': one device holds every expert" --eplb-window 100
+refuses "has no '--comm-sms': one process runs the whole model" --comm-sms=3
+refuses "has no '--no-graphs': steps are not captured" --no-graphs
+refuses "unknown flag '--no-graph'" --no-graph
+refuses "--draft-mode and --no-draft-varlen say the opposite" --draft-mode confidence --no-draft-varlen
+ids 0 --no-draft-varlen --stats >/dev/null
+fixed=$(grep '^drafts: ' "$tmp/err" | cut -d, -f1)
+[ -n "$fixed" ] || fail "no drafts: $(cat "$tmp/err")"
+ids 0 --draft-mode fixed --stats >/dev/null
+says err "$fixed"
+
 # step costs are kept for so many seconds
 mkdir "$tmp/costs"
 ids 0 --perf-cache-dir "$tmp/costs" >/dev/null

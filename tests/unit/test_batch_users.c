@@ -379,6 +379,35 @@ static void lines_of_ids_have_fields_of_their_own(void **state) {
     for (uint32_t i = 0; i < others->n; i++) assert_true(by_json_at(others, i)->v.i != by_json_at(tokens, 7)->v.i);
 }
 
+/* With top_k 20 the 20 alternatives are all of the law, in falling order: what is not likelier than the token is what remains from its
+ * place on. */
+static void the_mass_that_is_not_likelier_is_reported(void **state) {
+    (void)state;
+    sheet s = {0}, without = {0};
+    const char *fields = "\"tokens\":[9,10,11],\"max_tokens\":60,\"temperature\":1.6,\"top_k\":20,\"seed\":4,\"ignore_eos\":true,\"logprobs\":20";
+    ask_ids(&s, fields);
+    ask_ids(&without, fields);
+    run(&s, small, "--sum-smaller-probs", NULL);
+    run(&without, small, NULL);
+    assert_null(by_json_get(choice(&without, 0), "sum_smaller_probs"));
+    const by_json *smaller = by_json_get(choice(&s, 0), "sum_smaller_probs"), *tops = by_json_get(choice(&s, 0), "top_logprobs");
+    const by_json *tokens = by_json_get(choice(&s, 0), "tokens");
+    assert_int_equal(smaller->n, 60);
+    int n_second = 0;
+    for (uint32_t i = 0; i < 60; i++) {
+        const by_json *top = by_json_at(tops, i);
+        double want = 0;
+        bool found = false;
+        for (uint32_t k = 0; k < top->n; k++) {
+            found = found || by_json_get(by_json_at(top, k), "id")->v.i == by_json_at(tokens, i)->v.i;
+            if (found) want += exp(by_json_number(by_json_get(by_json_at(top, k), "logprob")));
+            else n_second += k == 0;
+        }
+        assert_true(found && fabs(by_json_number(by_json_at(smaller, i)) - want) < 1e-4);
+    }
+    assert_true(n_second > 5); /* tokens that were not the likeliest */
+}
+
 /* ---- flags of the engine ---- */
 
 static void flags_of_the_sampler_and_of_the_caches(void **state) {
@@ -603,6 +632,7 @@ int main(void) {
         cmocka_unit_test(a_repeated_prompt_of_700_tokens_is_cached),
         cmocka_unit_test(lines_of_ids_give_what_completions_give),
         cmocka_unit_test(lines_of_ids_have_fields_of_their_own),
+        cmocka_unit_test(the_mass_that_is_not_likelier_is_reported),
         cmocka_unit_test(flags_of_the_sampler_and_of_the_caches),
         cmocka_unit_test(run_takes_the_flags_of_the_engine),
         cmocka_unit_test(stats_say_where_the_time_went),

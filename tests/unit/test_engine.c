@@ -295,6 +295,44 @@ static void a_swap_finds_its_memory_when_nothing_else_can_run(void **state) {
     }
 }
 
+/* ---- time between tokens ---- */
+
+/* Beside a sequence that decodes a long prompt comes a few rows at a time when the budget is short, at once when it is not, and the
+ * tokens are the same. */
+static void a_budget_between_tokens_bounds_prompts(void **state) {
+    (void)state;
+    static by_run_result want[2], got;
+    int32_t few[4], many[300];
+    int32_t most[3];
+    for (int k = 0; k < 3; k++) {
+        by_engine_opts o = by_run_engine_opts(1, 600, 60, 16, 512);
+        o.itl_budget_s = k == 0 ? 0 : k == 1 ? 1e-9 : 1e6;
+        o.prefix_cache = false; /* a snapshot would cut the prompt */
+        by_engine *e = by_run_open(&o);
+        if (k == 0) {
+            by_run_random_tokens(&rng, few, 4, e);
+            by_run_random_tokens(&rng, many, 300, e);
+        }
+        by_request_opts q = by_run_request(few, 4, 400, 0);
+        by_request *decodes = by_run_submit(e, &q);
+        stats_after(e, 4);
+        q = by_run_request(many, 300, 4, 0);
+        by_request *reads = by_run_submit(e, &q);
+        by_run_read(k ? &got : &want[0], reads);
+        if (k) assert_true(by_run_same("with a budget", &got, &want[0]));
+        by_run_read(k ? &got : &want[1], decodes);
+        if (k) assert_true(by_run_same("beside it", &got, &want[1]));
+        by_engine_stats s = by_run_stats_at_rest(e);
+        most[k] = 0;
+        for (int i = 0; i < BY_TALLY_BOUNDS; i++)
+            if (s.prefill_rows.n[i]) most[k] = (int32_t)by_tally_bound(i);
+        by_engine_close(e);
+    }
+    assert_int_equal(most[0], 500); /* the bounds around 300 are 200 and 500 */
+    assert_int_equal(most[1], 20);  /* around 16: 10 and 20 */
+    assert_int_equal(most[2], 500);
+}
+
 /* ---- more memory ---- */
 
 /* Resident memory of this process in bytes, 0 where the system does not say. */
@@ -347,6 +385,7 @@ int main(void) {
         cmocka_unit_test(choices_go_on_without_the_first),
         cmocka_unit_test(a_reader_that_does_not_read_stops_only_its_own_request),
         cmocka_unit_test(a_swap_finds_its_memory_when_nothing_else_can_run),
+        cmocka_unit_test(a_budget_between_tokens_bounds_prompts),
         cmocka_unit_test(more_memory_holds_more_prompts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
