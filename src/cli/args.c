@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "cli/absent_flags.h"
 
 /* Calls for each name in "a,b,c"; returns the length of the next one and moves *s behind it. */
 static size_t next_name(const char **s, const char **name) {
@@ -67,10 +66,8 @@ static by_status unknown(const by_flag *flags, int n, const char *word, by_err *
     char bare[65], near[65] = "";
     snprintf(bare, sizeof bare, "%.*s", (int)strcspn(word, "="), word);
     size_t best_d = strlen(bare) / 3 + 2;
-    const char *reason = by_absent_flag_reason(bare);
-    if (reason) return BY_FAIL(err, BY_EINVAL, "this program has no '%s': %s", bare, reason);
     for (int i = 0; i < n; i++) {
-        const char *s = flags[i].names, *name;
+        const char *s = flags[i].kind == BY_FLAG_ABSENT ? "" : flags[i].names, *name;
         for (size_t k; (k = next_name(&s, &name)) > 0;) {
             char one[65];
             snprintf(one, sizeof one, "%.*s", (int)k, name);
@@ -136,7 +133,8 @@ static by_status set_value(const by_flag *f, const char *flag, const char *value
         return BY_OK;
     }
     case BY_FLAG_CHOICE: return set_choice(f, flag, value, err);
-    case BY_FLAG_BOOL: break;
+    case BY_FLAG_BOOL:
+    case BY_FLAG_ABSENT: break;
     }
     return BY_FAIL(err, BY_EINTERNAL, "%s: bad flag table", flag);
 }
@@ -160,6 +158,7 @@ by_status by_args_parse(const by_flag *flags, int n_flags, int argc, char **argv
         size_t len = is_long ? strcspn(word, "=") : strlen(word);
         const by_flag *f = find(flags, n_flags, word, len, &negated);
         if (!f) return unknown(flags, n_flags, word, err);
+        if (f->kind == BY_FLAG_ABSENT) return BY_FAIL(err, BY_EINVAL, "this program has no %.*s: %s", (int)len, word, f->choices);
         if (f->seen) *f->seen = true;
         const char *value = word[len] == '=' ? word + len + 1 : NULL;
         if (f->kind == BY_FLAG_BOOL) {
@@ -213,7 +212,8 @@ static const char *value_name(const by_flag *f) {
     case BY_FLAG_DOUBLE: return "X";
     case BY_FLAG_STRING:
     case BY_FLAG_LIST: return "TEXT";
-    case BY_FLAG_BOOL: break;
+    case BY_FLAG_BOOL:
+    case BY_FLAG_ABSENT: break;
     }
     return "";
 }

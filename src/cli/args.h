@@ -18,7 +18,8 @@ typedef enum by_flag_kind {
     BY_FLAG_INT,    /* int64_t *, in [min, max] */
     BY_FLAG_UINT64, /* uint64_t *, any */
     BY_FLAG_DOUBLE, /* double *, in [dmin, dmax] */
-    BY_FLAG_CHOICE  /* int *: index into choices, "a|b|c" */
+    BY_FLAG_CHOICE, /* int *: index into choices, "a|b|c" */
+    BY_FLAG_ABSENT  /* a name that is refused with the reason in choices; not in help, not suggested */
 } by_flag_kind;
 
 typedef struct by_flag_list {
@@ -31,7 +32,7 @@ typedef struct by_flag {
     by_flag_kind kind;
     void *out;
     const char *help;    /* one line; NULL hides the flag from help */
-    const char *choices; /* BY_FLAG_CHOICE */
+    const char *choices; /* BY_FLAG_CHOICE, BY_FLAG_ABSENT */
     int64_t min, max;    /* BY_FLAG_INT; both 0 = any */
     double dmin, dmax;   /* BY_FLAG_DOUBLE; both 0 = any finite */
     bool *seen;          /* set true when given; may be NULL */

@@ -4,6 +4,7 @@
 #define BY_CLI_ENGINE_FLAGS_H
 
 #include "base/buf.h"
+#include "cli/absent_flags.h"
 #include "cli/model_flags.h"
 #include "cli/step_log.h"
 #include "engine/engine.h"
@@ -129,7 +130,8 @@ by_engine_flags by_engine_flags_default(void);
     {.names = "--log-steps", .kind = BY_FLAG_INT, .out = &(f).log_steps, .min = 0, .max = INT32_MAX,                   \
      .help = "a line of figures on standard error every so many steps (default: 0, none)"},                            \
     {.names = "--async,--no-async", .kind = BY_FLAG_BOOL, .out = &(f).async,                                           \
-     .help = "prepare a step while the one before runs (default: on)"}
+     .help = "prepare a step while the one before runs (default: on)"},                                                \
+    BY_ABSENT_FLAG_ROWS
 
 /* The options. out->model_dir points into f, and so does what --log-steps needs: f stays until the engine is closed. Errors: BY_EINVAL (a
  * value, named), BY_EMISSING (no such folder), BY_ENOMEM. */

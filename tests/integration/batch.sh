@@ -90,9 +90,9 @@ refuses() { # WORDS FLAGS...
     expect_exit 2 "$program" batch -i "$tmp/first" -o "$tmp/refused" "$@"
     says err "$words"
 }
-refuses "has no '--eplb-window': one device holds every expert" --eplb-window 100
-refuses "has no '--comm-sms': one process runs the whole model" --comm-sms=3
-refuses "has no '--no-graphs': steps are not captured" --no-graphs
+refuses "has no --eplb-window: one device holds every expert" --eplb-window 100
+refuses "has no --comm-sms: one process runs the whole model" --comm-sms=3
+refuses "has no --no-graphs: steps are not captured" --no-graphs
 refuses "unknown flag '--no-graph'" --no-graph
 refuses "--draft-mode and --no-draft-varlen say the opposite" --draft-mode confidence --no-draft-varlen
 ids 0 --no-draft-varlen --stats >/dev/null
