@@ -17,7 +17,8 @@
 by_engine_flags by_engine_flags_default(void) {
     by_engine_opts o = by_engine_opts_default();
     return (by_engine_flags){.model = by_model_flags_default(), .bypass_limit = o.sched.bypass_limit,
-                             .expect_quantile = o.expect_quantile, .watermark = o.sched.watermark, .policy = (int)o.sched.policy, .restore = (int)o.restore,
+                             .expect_quantile = o.expect_quantile, .watermark = o.sched.watermark,
+                             .policy = (int)o.sched.policy, .restore = (int)o.restore,
                              .trunc = (int)o.trunc, .draft_mode = (int)o.draft_mode, .verify = (int)o.verify, .n_drafts = -1,
                              .async = o.async, .prefix_cache = o.prefix_cache};
 }

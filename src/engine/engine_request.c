@@ -96,7 +96,8 @@ static bool make_seq(by_request *r, int32_t i, const int32_t *tokens, int64_t n_
     const by_request_opts *o = &r->opts;
     s->n_known = s->n_prompt;
     s->law = (by_spec_law){.params = &o->sampling, .seed = o->sampling.seed + (uint64_t)i, .rule = r->engine->opts.verify,
-                           .history = s->edits ? &s->history : NULL, .plain_logprobs = o->plain_logprobs, .n_top = o->n_top, .sum_smaller = r->engine->opts.sum_smaller};
+                           .history = s->edits ? &s->history : NULL, .plain_logprobs = o->plain_logprobs, .n_top = o->n_top,
+                           .sum_smaller = r->engine->opts.sum_smaller};
     s->parent = i > 0 ? &r->seqs[0] : NULL;
     s->sched = (by_sched_seq){.priority = r->opts.priority, .arrival_us = r->info.submit_us, .n_tokens = s->n_prompt, .n_max = n_max,
                               .wants_all = r->opts.prompt_logprobs};

@@ -498,7 +498,8 @@ static double cost_of_many(int n, int n_waiting) {
 static void planning_is_cheap_and_allocates_nothing(void **state) {
     (void)state;
     double few = cost_of_many(256, 0), many = cost_of_many(2048, 0), each = (many - few) / (2048 - 256), queue = cost_of_many(256, 4000);
-    print_message("a plan for 256 running sequences takes %.1f us, each one more %.3f us; with 4000 that do not fit %.1f us\n", few, each, queue);
+    print_message("a plan for 256 running sequences takes %.1f us, each one more %.3f us; with 4000 that do not fit %.1f us\n", few, each,
+                  queue);
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     assert_true(few < 50 && each < 0.5 && queue < 50); /* half of what a step of the engine may take; the rest is making and committing jobs */
 #endif

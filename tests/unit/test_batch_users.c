@@ -384,7 +384,8 @@ static void lines_of_ids_have_fields_of_their_own(void **state) {
 static void the_mass_that_is_not_likelier_is_reported(void **state) {
     (void)state;
     sheet s = {0}, without = {0};
-    const char *fields = "\"tokens\":[9,10,11],\"max_tokens\":60,\"temperature\":1.6,\"top_k\":20,\"seed\":4,\"ignore_eos\":true,\"logprobs\":20";
+    const char *fields = "\"tokens\":[9,10,11],\"max_tokens\":60,\"temperature\":1.6,"
+                         "\"top_k\":20,\"seed\":4,\"ignore_eos\":true,\"logprobs\":20";
     ask_ids(&s, fields);
     ask_ids(&without, fields);
     run(&s, small, "--sum-smaller-probs", NULL);
