@@ -27,6 +27,7 @@ const by_mm_way *by_mm_choose(const by_mm_kernels *kernels, by_mm_type w, by_mm_
     for (const by_mm_kernels *k = kernels;; k = k->base) {
         if (x == BY_MM_A8 && w <= BY_MM_FP8 && exists(&k->a8[w])) return &k->a8[w];
         if (x == BY_MM_BF16 && w == BY_MM_BF16 && exists(&k->bf16)) return &k->bf16;
+        if (x == BY_MM_BF16 && w == BY_MM_F32 && exists(&k->f32)) return &k->f32;
         if (exists(&k->plain[w])) return &k->plain[w];
     }
 }
@@ -104,6 +105,7 @@ static size_t core_scratch(const by_mm_kernels *k) {
     for (; k; k = k->base) {
         for (int i = 0; i < 2; i++) most = k->a8[i].scratch_bytes > most ? k->a8[i].scratch_bytes : most;
         most = k->bf16.scratch_bytes > most ? k->bf16.scratch_bytes : most;
+        most = k->f32.scratch_bytes > most ? k->f32.scratch_bytes : most;
     }
     return most;
 }

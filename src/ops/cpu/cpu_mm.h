@@ -4,8 +4,8 @@
  * mt rows of x, expanding each weight in registers; one core exists per instruction set, weight type and kind of x:
  *
  *   f32 cores    x as fp32; expanded weight times its scale is exact in fp32; one fused multiply-add per product.
- *   bf16 cores   A8 rows as bf16, which fits exactly, and on AMX bf16 rows times bf16 weights; products exact, fp32 sums
- *                (vdpbf16ps, tdpbf16ps).
+ *   bf16 cores   A8 rows as bf16, which fits exactly, and on AMX bf16 rows times bf16 weights and times fp32 weights, in
+ *                three parts; products exact, fp32 sums (vdpbf16ps, tdpbf16ps).
  *
  * Rows of x are packed first: turned into the core's number type, in the column order in which the core's expansion of a
  * weight comes out of the registers, padded with zeros. Packing works in groups of 32 columns, so that several threads may
@@ -18,7 +18,7 @@
  * Range. The bf16 dot instructions flush denormals, and a weight times its scale can leave fp32. bf16 cores take x between
  * 2^-50 and 2^50; where a weight's scale is outside that range too, they apply it to sums instead of factors. f32 cores take
  * scales up to 2^113. Elements outside (no model comes near) and those with an FP8 NaN in an f32 core are computed in
- * double (by_mm_wide). Each choice depends on the operands of that element alone. Of bf16 rows times bf16 weights a denormal
+ * double (by_mm_wide). Each choice depends on the operands of that element alone. Of bf16 rows as they are a denormal
  * factor or product counts as zero: 2^-126 beside sums that no norm leaves so small. */
 #ifndef BY_OPS_CPU_MM_H
 #define BY_OPS_CPU_MM_H
@@ -103,7 +103,7 @@ typedef struct by_mm_kernels {
     const struct by_mm_kernels *base; /* ways this table lacks */
     by_mm_way plain[4];               /* by weight type FP4, FP8, BF16, F32: any x, as fp32 */
     by_mm_way a8[2];                  /* FP4, FP8: A8 rows as bf16; no core = none */
-    by_mm_way bf16;                   /* BF16: bf16 rows as they are; no core = none */
+    by_mm_way bf16, f32;              /* BF16, F32: bf16 rows as they are; no core = none */
     /* by_mm_enter and by_mm_leave: what cores keep in their scratch between calls. NULL = nothing. */
     void (*enter)(void *core_scratch);
     void (*leave)(void *core_scratch);

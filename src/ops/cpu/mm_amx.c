@@ -1,9 +1,9 @@
-/* mm_amx.c - bf16 cores on the matrix unit: A8 rows times FP4 and FP8 weights, bf16 rows times bf16 weights, with tdpbf16ps.
- * Compiled with AVX-512 F, BW, VL, DQ, VBMI, BF16 and AMX tile, bf16.
+/* mm_amx.c - bf16 cores on the matrix unit: A8 rows times FP4 and FP8 weights, bf16 rows times bf16 and fp32 weights, with
+ * tdpbf16ps. Compiled with AVX-512 F, BW, VL, DQ, VBMI, BF16 and AMX tile, bf16.
  *
  * The weights are the left operand. A left tile is 16 weight rows by 32 columns of bf16, which is just what the expansions of
  * mm_bf16.h leave in a register for one row; they go to a small buffer that stays in the first-level cache, products with
- * their scales included (exact). bf16 weights are loaded where they lie. The right tile is 32 columns of up to 16 rows of x,
+ * their scales included (exact). bf16 weights are loaded where they lie; an fp32 weight is the sum of three bf16 numbers. The right tile is 32 columns of up to 16 rows of x,
  * pairs of columns interleaved over the rows, which is how x is packed. Result tiles are 16 weights by 16 rows of x.
  *
  *   x block (n rows, n <= 16):  [k / 32][16 pairs][n] x 2 bf16
@@ -475,6 +475,89 @@ MM_INLINE void multiply_plain(const by_mm_tile *t, work *w, bool two, bool tall,
     store_results(w->result + 4 * (m0 / 32));
 }
 
+/* ---- fp32 weights -------------------------------------------------------------------------------------------------- */
+
+/* 24 bits in three times eight: the upper half of the number, that of what is left, and the rest; each difference is exact, and so
+ * are their products with bf16. Parts below 2^-126 count as zero, and an infinite factor gives NaN. */
+enum { PARTS = 3, PART_BYTES = 2 * TILE_BYTES, SPLIT_BYTES = PARTS * PART_BYTES, SPLIT_RUN = BUFFER_BYTES / SPLIT_BYTES };
+
+MM_INLINE void split_column(uint8_t *to, __m512 a, __m512 b) {
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000), odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39,
+        37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    MM_UNROLL for (int part = 0; part < PARTS; part++) {
+        const __m512i ia = _mm512_castps_si512(a), ib = _mm512_castps_si512(b);
+        _mm512_store_si512(to + part * PART_BYTES, _mm512_permutex2var_epi16(ia, odd, ib));
+        a = _mm512_sub_ps(a, _mm512_castsi512_ps(_mm512_and_si512(ia, upper)));
+        b = _mm512_sub_ps(b, _mm512_castsi512_ps(_mm512_and_si512(ib, upper)));
+    }
+}
+
+/* n tile columns from c on: [column][part][weight row][32]. */
+static void split_run(const by_mm_tile *t, uint8_t *to, int64_t c, int64_t n) {
+    const int64_t left = t->k - c * 32;
+    const uint8_t *p = t->w + c * 128;
+    for (int64_t r = 0; r < t->n_rows; r++, p += t->stride, to += 64) {
+        for (int64_t i = 0; i < n; i++) {
+            const uint8_t *at = p + i * 128;
+            const int64_t rest = left - i * 32;
+            if (rest >= 32) {
+                _mm_prefetch((const char *)((uintptr_t)at + SPLIT_RUN * 256), _MM_HINT_T0); /* two runs ahead */
+                _mm_prefetch((const char *)((uintptr_t)at + SPLIT_RUN * 256 + 64), _MM_HINT_T0);
+                split_column(to + i * SPLIT_BYTES, _mm512_loadu_ps(at), _mm512_loadu_ps(at + 64));
+            } else {
+                const uint32_t columns = (UINT32_C(1) << rest) - 1;
+                split_column(to + i * SPLIT_BYTES, _mm512_maskz_loadu_ps((__mmask16)columns, at),
+                             _mm512_maskz_loadu_ps((__mmask16)(columns >> 16), at + 64));
+            }
+        }
+    }
+}
+
+MM_INLINE void multiply_split(const uint8_t *from, const uint8_t *b0, const uint8_t *b1, int64_t n0, int64_t n1, int64_t n, bool two,
+                              bool tall) {
+    for (int64_t i = 0; i < n; i++, from += SPLIT_BYTES) {
+        _tile_loadd(6, b0 + i * 64 * n0, (size_t)(4 * n0));
+        if (two) _tile_loadd(7, b1 + i * 64 * n1, (size_t)(4 * n1));
+        for (int part = 0; part < PARTS; part++) {
+            _tile_loadd(4, from + part * PART_BYTES, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            if (two) _tile_dpbf16ps(1, 4, 7);
+            if (!tall) continue;
+            _tile_loadd(5, from + part * PART_BYTES + TILE_BYTES, 64);
+            _tile_dpbf16ps(2, 5, 6);
+            if (two) _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+}
+
+/* Runs of columns alternate between the two buffers: one is split while products still read the other. */
+static void one_f32(const by_mm_tile *t) {
+    work *w = (work *)(void *)t->scratch;
+    const int64_t columns = (t->k + 31) / 32, n_pairs = (t->m + 31) / 32;
+    const int w0 = t->n_rows < 16 ? t->n_rows : 16, w1 = t->n_rows - w0;
+    for (int64_t c = 0; c < columns; c += SPLIT_RUN) {
+        uint8_t *buffer = w->buffer[c / SPLIT_RUN % 2];
+        const int64_t n = columns - c < SPLIT_RUN ? columns - c : SPLIT_RUN;
+        split_run(t, buffer, c, n);
+        for (int64_t p = 0; p < n_pairs; p++) {
+            const int64_t left = t->m - p * 32, n0 = left < 16 ? left : 16, n1 = left < 32 ? left - n0 : 16;
+            const uint8_t *b0 = t->x + p * 32 * t->x_stride, *b1 = b0 + 16 * t->x_stride;
+            if (c == 0 || n_pairs > 1) {
+                configure(w, (int)n0, (int)n1, w0, w1);
+                load_results(w->result + 4 * p, c == 0);
+            }
+            b0 += c * 64 * n0;
+            b1 += c * 64 * n1;
+            if (w1 && n1) multiply_split(buffer, b0, b1, n0, n1, n, true, true);
+            else if (w1) multiply_split(buffer, b0, b0, n0, 0, n, false, true);
+            else if (n1) multiply_split(buffer, b0, b1, n0, n1, n, true, false);
+            else multiply_split(buffer, b0, b0, n0, 0, n, false, false);
+            if (n_pairs > 1 || c + n == columns) store_results(w->result + 4 * p);
+        }
+    }
+    write_results(t, w);
+}
+
 /* ---- cores ------------------------------------------------------------------------------------------------------- */
 
 static bool all_zero(const uint8_t *p, int64_t n, uint8_t keep) {
@@ -548,6 +631,13 @@ static void one_bf16(const by_mm_tile *t) {
 static void many_bf16(const by_mm_tile *tiles, int n, uint32_t *bad) {
     for (int i = 0; i < n; i++) {
         one_bf16(&tiles[i]);
+        bad[i] = 0;
+    }
+}
+
+static void many_f32(const by_mm_tile *tiles, int n, uint32_t *bad) {
+    for (int i = 0; i < n; i++) {
+        one_f32(&tiles[i]);
         bad[i] = 0;
     }
 }
@@ -642,6 +732,7 @@ const by_mm_kernels by_mm_amx = {
     .base = &by_mm_avx512,
     .a8 = {AMX_WAY(many_fp4, pack_fp4, 32), AMX_WAY(many_fp8, pack_fp8, 64)},
     .bf16 = AMX_WAY(many_bf16, pack_bf16, 32),
+    .f32 = AMX_WAY(many_f32, pack_bf16, 32),
     .enter = enter,
     .leave = leave,
     .peak = peak,
