@@ -146,30 +146,37 @@ static uint32_t rows_beyond_scale(const by_mm_weight *w, int64_t n0, int64_t n1)
     return bad;
 }
 
-static void compute_wide(const by_mm_weight *w, int64_t n0, uint32_t rows, const by_mm_rows *x, int64_t m, float *y) {
-    by_mm_src src = source_row(x, x->list ? x->list[m] : m);
-    for (; rows; rows &= rows - 1) {
-        int r = __builtin_ctz(rows);
-        y[r] = by_mm_wide(w, n0 + r, &src);
-    }
-}
-
 static by_mm_tile tile_of(const by_mm_job *j, const by_mm_rows *x, uint8_t *work) {
     const by_mm_weight *w = j->w;
     assert(j->n0 < j->n1 && j->n0 / BY_MM_ROWS == (j->n1 - 1) / BY_MM_ROWS);
     int64_t scale_row = w->type == BY_MM_FP8 ? j->n0 / BY_MM_ROWS : j->n0;
     return (by_mm_tile){.w = w->w + j->n0 * w->stride, .scale = w->scale ? w->scale + scale_row * w->scale_stride : NULL,
                         .stride = w->stride, .scale_stride = w->scale_stride, .k = w->k, .n_rows = (int32_t)(j->n1 - j->n0),
-                        .x_stride = x->stride, .y = j->y, .scratch = work};
+                        .x_stride = x->stride, .y = j->y, .n0 = j->n0, .scratch = work};
 }
 
-/* Computes again what the core could not, of m rows from m0 on. */
-static void repair(const by_mm_way *way, const by_mm_job *j, uint32_t bad, const by_mm_rows *x, int64_t m0, int64_t m, float *y) {
+static void put_one(const by_mm_out *out, int64_t n, int64_t m, float value) {
+    uint8_t *to = out->y + (out->list ? out->list[m] : m) * out->stride;
+    uint16_t b = by_bf16_of_f32(value);
+    if (out->bf16) memcpy(to + n * 2, &b, 2);
+    else memcpy(to + n * 4, &value, 4);
+}
+
+/* Computes again what the core could not, of m rows from m0 on; to out, or y where that is NULL. */
+static void repair(const by_mm_way *way, const by_mm_job *j, uint32_t bad, const by_mm_rows *x, int64_t m0, int64_t m, const by_mm_out *out,
+                   float *y) {
     uint32_t all = UINT32_MAX >> (BY_MM_ROWS - (j->n1 - j->n0));
     if (!bad && way->block > 1 && !memchr(x->unsafe + m0, 1, (size_t)m)) return; /* nearly always */
     for (int64_t i = 0; i < m; i++) {
         bool unsafe = x->unsafe[way->block == 1 && x->list ? x->list[m0 + i] : m0 + i];
-        if (bad || unsafe) compute_wide(j->w, j->n0, unsafe ? all : bad & all, x, m0 + i, y + i * BY_MM_ROWS);
+        uint32_t rows = unsafe ? all : bad & all;
+        by_mm_src src = source_row(x, x->list ? x->list[m0 + i] : m0 + i);
+        for (; rows; rows &= rows - 1) {
+            int r = __builtin_ctz(rows);
+            float value = by_mm_wide(j->w, j->n0 + r, &src);
+            if (out) put_one(out, j->n0 + r, i, value);
+            else y[i * BY_MM_ROWS + r] = value;
+        }
     }
 }
 
@@ -192,17 +199,13 @@ static void multiply_one(const by_mm_way *way, const by_mm_job *j, const by_mm_r
         }
         t.folded = fold;
         bad |= way->core(&t);
-        repair(way, j, bad, x, m, t.m, t.y);
+        repair(way, j, bad, x, m, t.m, NULL, t.y);
     }
 }
 
-void by_mm_blocks_f32(const by_mm_way *way, const by_mm_job *jobs, int n_jobs, const by_mm_rows *x, int64_t m0, int64_t m1, void *scratch) {
-    assert(n_jobs >= 1 && n_jobs <= BY_MM_JOBS && m1 - m0 <= BY_MM_MT && m0 % way->block == 0);
-    uint8_t *work = core_scratch_of(scratch);
-    if (!way->many) {
-        for (int i = 0; i < n_jobs; i++) multiply_one(way, &jobs[i], x, m0, m1, work);
-        return;
-    }
+/* All jobs at once; to out, row 0 of which (of its list) is row m0, or to the jobs' y. */
+static void multiply_many(const by_mm_way *way, const by_mm_job *jobs, int n_jobs, const by_mm_rows *x, int64_t m0, int64_t m1,
+                          const by_mm_out *out, uint8_t *work) {
     by_mm_tile tiles[BY_MM_JOBS];
     uint32_t bad[BY_MM_JOBS];
     int n = 0;
@@ -210,9 +213,18 @@ void by_mm_blocks_f32(const by_mm_way *way, const by_mm_job *jobs, int n_jobs, c
         tiles[n] = tile_of(&jobs[n], x, work);
         tiles[n].m = (int32_t)(m1 - m0);
         tiles[n].x = x->packed + m0 * x->stride;
+        tiles[n].out = out;
     } while (++n < n_jobs);
     way->many(tiles, n_jobs, bad);
-    for (int i = 0; i < n_jobs; i++) repair(way, &jobs[i], bad[i], x, m0, m1 - m0, jobs[i].y);
+    for (int i = 0; i < n_jobs; i++) repair(way, &jobs[i], bad[i], x, m0, m1 - m0, out, jobs[i].y);
+}
+
+void by_mm_blocks_f32(const by_mm_way *way, const by_mm_job *jobs, int n_jobs, const by_mm_rows *x, int64_t m0, int64_t m1, void *scratch) {
+    assert(n_jobs >= 1 && n_jobs <= BY_MM_JOBS && m1 - m0 <= BY_MM_MT && m0 % way->block == 0);
+    uint8_t *work = core_scratch_of(scratch);
+    if (way->many) multiply_many(way, jobs, n_jobs, x, m0, m1, NULL, work);
+    else
+        for (int i = 0; i < n_jobs; i++) multiply_one(way, &jobs[i], x, m0, m1, work);
 }
 
 void by_mm_block_f32(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_t n1, const by_mm_rows *x, int64_t m0,
@@ -234,6 +246,10 @@ void by_mm_block(const by_mm_way *way, const by_mm_weight *w, int64_t n0, int64_
             for (; n < n1 && count < BY_MM_JOBS; n = jobs[count++].n1) {
                 int64_t tile_end = (n / BY_MM_ROWS + 1) * BY_MM_ROWS;
                 jobs[count] = (by_mm_job){w, n, tile_end < n1 ? tile_end : n1, y + count * RESULTS};
+            }
+            if (way->many) {
+                multiply_many(way, jobs, count, x, m, end, &rest, core_scratch_of(scratch));
+                continue;
             }
             by_mm_blocks_f32(way, jobs, count, x, m, end, scratch);
             for (int i = 0; i < count; i++) way->put(&rest, jobs[i].n0, jobs[i].y, end - m, jobs[i].n1 - jobs[i].n0);

@@ -55,6 +55,14 @@ typedef struct by_mm_src {
     const uint8_t *data, *scale;
 } by_mm_src;
 
+/* Where results go. */
+typedef struct by_mm_out {
+    uint8_t *y;
+    int64_t stride;      /* bytes between rows */
+    bool bf16;           /* else fp32 */
+    const int32_t *list; /* row of y for each row of the product; NULL = same */
+} by_mm_out;
+
 /* Arguments of a core. */
 typedef struct by_mm_tile {
     const uint8_t *w, *scale;     /* first row; FP8: the tiles' scale row; FP4: the first row's scales */
@@ -66,20 +74,20 @@ typedef struct by_mm_tile {
     int64_t x_stride;
     const uint8_t *const *rows;   /* [m] where the rows lie apart */
     float *y;                     /* [m][32] */
+    const by_mm_out *out;         /* by_mm_many: NULL, or where results go instead, to column n0 on */
+    int64_t n0;
     uint8_t *scratch;             /* by_mm_way.scratch_bytes, 64-byte aligned */
 } by_mm_tile;
 
 /* Fills y; bit r of the result: weight row r needs by_mm_wide (its y is undefined). */
 typedef uint32_t by_mm_core(const by_mm_tile *t);
-/* The same for n <= BY_MM_JOBS tiles that differ in w, scale, n_rows and y only, so that one can be prepared while another is
+/* The same for n <= BY_MM_JOBS tiles that differ in w, scale, n_rows, y and n0 only, so that one can be prepared while another is
  * multiplied. bad [n] takes the results of a core. */
 typedef void by_mm_many(const by_mm_tile *tiles, int n, uint32_t *bad);
 
 /* Groups [g0, g1) of n_block rows with k columns (1 where rows are separate) into their block at `to`. Padding is zeroed with
  * the last group. Bit i of the result: row i has a value outside what the core takes and needs by_mm_wide. */
 typedef uint32_t by_mm_pack(uint8_t *to, int32_t n_block, const by_mm_src *src, int64_t k, int64_t g0, int64_t g1);
-
-typedef struct by_mm_out by_mm_out;
 
 /* How one weight type is multiplied with one kind of x. */
 typedef struct by_mm_way {
@@ -93,7 +101,7 @@ typedef struct by_mm_way {
     bool bf16;          /* scales may be anything; else at most BY_MM_SCALE_MAX */
     /* bf16 dot x FP8: values of m packed rows times the tiles' scales, all within the safe range, out_stride bytes apart. */
     void (*fold)(uint8_t *out, int64_t out_stride, const uint8_t *const *rows, int32_t m, int64_t k, const uint8_t *scale);
-    /* Stores m rows of n results, y[m][BY_MM_ROWS], as out says, from column n0 and row 0 of out (of its list) on. */
+    /* With core: stores m rows of n results, y[m][BY_MM_ROWS], as out says, from column n0 and row 0 of out (of its list) on. */
     void (*put)(const by_mm_out *out, int64_t n0, const float *y, int64_t m, int64_t n);
     size_t scratch_bytes; /* of the core, beside what by_mm_scratch_bytes counts itself */
 } by_mm_way;
@@ -145,13 +153,6 @@ void by_mm_pack_rows(const by_mm_way *way, const by_mm_rows *x, int64_t i0, int6
 
 /* One output element in double, rounded once. */
 float by_mm_wide(const by_mm_weight *w, int64_t n, const by_mm_src *x);
-
-struct by_mm_out {
-    uint8_t *y;
-    int64_t stride;      /* bytes between rows */
-    bool bf16;           /* else fp32 */
-    const int32_t *list; /* row of y for each row of the product; NULL = same */
-};
 
 /* Bytes of per-thread scratch that products with at most k columns need. */
 size_t by_mm_scratch_bytes(const by_mm_kernels *kernels, int64_t k);

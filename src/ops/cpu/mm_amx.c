@@ -3,15 +3,16 @@
  *
  * The weights are the left operand. A left tile is 16 weight rows by 32 columns of bf16, which is just what the expansions of
  * mm_bf16.h leave in a register for one row; they go to a small buffer that stays in the first-level cache, products with
- * their scales included (exact). bf16 weights are loaded where they lie; an fp32 weight is the sum of three bf16 numbers. The right tile is 32 columns of up to 16 rows of x,
- * pairs of columns interleaved over the rows, which is how x is packed. Result tiles are 16 weights by 16 rows of x.
+ * their scales included (exact). bf16 weights are loaded where they lie; an fp32 weight is the sum of three bf16 numbers.
+ * The right tile is 32 columns of up to 16 rows of x, pairs of columns interleaved over the rows, which is how x is packed. Result
+ * tiles are 16 weights by 16 rows of x.
  *
  *   x block (n rows, n <= 16):  [k / 32][16 pairs][n] x 2 bf16
  *   buffer:                     [STEPS][2 halves of 16 weight rows][16][32] bf16, twice: one is filled while the other is used
  *
  * A core call takes 32 weight rows and up to 128 rows of x, in pairs of blocks: 4 result tiles, 4 operand tiles. With more
  * than one pair the results rest in memory between runs of STEPS tile columns; FP4 with one pair has a shorter way
- * (multiply_few), one buffer as a ring of tile columns. The order of sums is the instruction's own over
+ * (multiply_few). The order of sums is the instruction's own over
  * 32 columns, then columns ascending: the same for every number of rows.
  *
  * Scales outside the safe range count as safe where all weights of the group are zero (a checkpoint may give such a group any
@@ -255,11 +256,11 @@ MM_INLINE void load_results(float (*r)[16][16], bool first) {
     _tile_loadd(3, r[3], 64);
 }
 
-MM_INLINE void store_results(float (*r)[16][16]) {
+MM_INLINE void store_results(float (*r)[16][16], bool two, bool tall) {
     _tile_stored(0, r[0], 64);
-    _tile_stored(1, r[1], 64);
-    _tile_stored(2, r[2], 64);
-    _tile_stored(3, r[3], 64);
+    if (two) _tile_stored(1, r[1], 64);
+    if (tall) _tile_stored(2, r[2], 64);
+    if (two && tall) _tile_stored(3, r[3], 64);
 }
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
@@ -281,46 +282,66 @@ MM_INLINE void store_columns(uint8_t *to, int64_t stride, const void *square, in
         if (i < n) _mm512_storeu_si512(to + i * stride, r[i]);
 }
 
-/* y[m][32] from the result tiles [weight][row of x]. */
-static void write_results(const by_mm_tile *t, const work *w) {
-    for (int32_t m = 0; m < t->m; m += BY_MM_BLOCK) {
-        const int pair = m / 32, block = m / 16 % 2, n = t->m - m < BY_MM_BLOCK ? t->m - m : BY_MM_BLOCK;
-        uint8_t *to = (uint8_t *)(t->y + m * BY_MM_ROWS);
-        store_columns(to, BY_MM_ROWS * 4, w->result[4 * pair + block], n);
-        if (t->n_rows > 16) store_columns(to + 64, BY_MM_ROWS * 4, w->result[4 * pair + 2 + block], n);
+/* Two rows of 16 to bf16. The instruction turns denormals into zeros (the products leave none, only by_mm_wide can, whose results
+ * the callers round). */
+MM_INLINE __m512i round_pair(__m512 a, __m512 b) { return (__m512i)_mm512_cvtne2ps_pbh(b, a); }
+
+/* n <= 16 rows of x times n_rows <= 32 weights, from squares [weight][row of x], to their rows of out. Pairs of weights are rounded
+ * before the square is turned, which halves it. */
+static void put_block(const by_mm_out *out, int64_t n0, int64_t m, int n, int n_rows, const float (*low)[16], const float (*high)[16]) {
+    const __mmask32 columns = (__mmask32)(UINT32_MAX >> (BY_MM_ROWS - n_rows));
+    const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
+                                           18, 2, 17, 1, 16, 0);
+    const by_mm_out o = *out;
+    __m512i r[16];
+    if (o.bf16) {
+        MM_UNROLL for (int j = 0; j < 8; j++) {
+            r[j] = _mm512_permutexvar_epi16(pairs, round_pair(_mm512_load_ps(low[2 * j]), _mm512_load_ps(low[2 * j + 1])));
+            r[8 + j] = _mm512_permutexvar_epi16(pairs, round_pair(_mm512_load_ps(high[2 * j]), _mm512_load_ps(high[2 * j + 1])));
+        }
+        turn(r);
+        MM_UNROLL for (int i = 0; i < 16; i++)
+            if (i < n) _mm512_mask_storeu_epi16(o.y + (o.list ? o.list[m + i] : m + i) * o.stride + n0 * 2, columns, r[i]);
+        return;
+    }
+    for (int half = 0; half < n_rows; half += 16) {
+        MM_UNROLL for (int j = 0; j < 16; j++) r[j] = _mm512_load_si512(half ? high[j] : low[j]);
+        turn(r);
+        MM_UNROLL for (int i = 0; i < 16; i++)
+            if (i < n)
+                _mm512_mask_storeu_epi32(o.y + (o.list ? o.list[m + i] : m + i) * o.stride + (n0 + half) * 4, (__mmask16)(columns >> half),
+                                         r[i]);
     }
 }
 
-/* Two rows of 16 to bf16. The instruction turns denormals into zeros (the products leave none, only by_mm_wide can); put_rows keeps
- * them, and so do operators that round later. */
-MM_INLINE __m256i round_by_integers(__m512i x) {
-    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(x, 16), _mm512_set1_epi32(1));
-    x = _mm512_add_epi32(x, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(x, 16));
-}
-MM_INLINE __m512i round_pair(__m512 a, __m512 b) {
-    const __m512i size = _mm512_set1_epi32(0x7fffffff), most = _mm512_set1_epi32(0x007fffff);
-    __m512i x = _mm512_castps_si512(a), y = _mm512_castps_si512(b), out = (__m512i)_mm512_cvtne2ps_pbh(b, a);
-    uint32_t low = _mm512_cmple_epu32_mask(_mm512_and_si512(x, size), most);
-    uint32_t high = _mm512_cmple_epu32_mask(_mm512_and_si512(y, size), most);
-    if (!(low | high)) return out;
-    __m512i kept = _mm512_inserti64x4(_mm512_castsi256_si512(round_by_integers(x)), round_by_integers(y), 1);
-    return _mm512_mask_blend_epi16((__mmask32)(low | high << 16), out, kept);
-}
-
-/* by_mm_way.put. */
-static void put_rows_amx(const by_mm_out *out, int64_t n0, const float *y, int64_t m, int64_t n) {
-    const __mmask32 columns = (__mmask32)(UINT32_MAX >> (BY_MM_ROWS - n));
-    const by_mm_out o = *out;
-    for (int64_t i = 0; i < m; i++, y += BY_MM_ROWS) {
-        uint8_t *to = o.y + (o.list ? o.list[i] : i) * o.stride;
-        __m512 a = _mm512_loadu_ps(y), b = _mm512_loadu_ps(y + 16);
-        if (o.bf16) {
+/* The same of n < FEW_COLUMNS rows of x. */
+static void put_few(const by_mm_out *out, int64_t n0, int64_t m, int n, int n_rows, const float (*low)[16], const float (*high)[16]) {
+    const __m512i every = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
+    const __mmask32 columns = (__mmask32)(UINT32_MAX >> (BY_MM_ROWS - n_rows));
+    for (int i = 0; i < n; i++) {
+        uint8_t *to = out->y + (out->list ? out->list[m + i] : m + i) * out->stride;
+        __m512 a = _mm512_i32gather_ps(every, &low[0][i], 4), b = _mm512_i32gather_ps(every, &high[0][i], 4);
+        if (out->bf16) {
             _mm512_mask_storeu_epi16(to + n0 * 2, columns, round_pair(a, b));
         } else {
             _mm512_mask_storeu_ps(to + n0 * 4, (__mmask16)columns, a);
             _mm512_mask_storeu_ps(to + n0 * 4 + 64, (__mmask16)(columns >> 16), b);
         }
+    }
+}
+
+/* From the result tiles [weight][row of x] to where out says, or y[m][32]. */
+static void write_results(const by_mm_tile *t, const work *w) {
+    for (int32_t m = 0; m < t->m; m += BY_MM_BLOCK) {
+        const int pair = m / 32, block = m / 16 % 2, n = t->m - m < BY_MM_BLOCK ? t->m - m : BY_MM_BLOCK;
+        const float(*low)[16] = w->result[4 * pair + block], (*high)[16] = w->result[4 * pair + 2 + block];
+        if (t->out) {
+            (n < FEW_COLUMNS ? put_few : put_block)(t->out, t->n0, m, n, t->n_rows, low, high);
+            continue;
+        }
+        uint8_t *to = (uint8_t *)(t->y + m * BY_MM_ROWS);
+        store_columns(to, BY_MM_ROWS * 4, low, n);
+        if (t->n_rows > 16) store_columns(to + 64, BY_MM_ROWS * 4, high, n);
     }
 }
 
@@ -344,7 +365,7 @@ MM_INLINE void multiply_run(state *s, const by_mm_tile *t, const uint8_t *buffer
         else if (tall) multiply_pair(s, buffer, b0, b0, n0, 0, n, false, true, rows, per_step);
         else if (n1) multiply_pair(s, buffer, b0, b1, n0, n1, n, true, false, rows, per_step);
         else multiply_pair(s, buffer, b0, b0, n0, 0, n, false, false, rows, per_step);
-        if (last || n_pairs > 1) store_results(s->w->result + 4 * p);
+        if (last || n_pairs > 1) store_results(s->w->result + 4 * p, n1 > 0, tall);
     }
     while (s->r < rows) expand_row(s);
 }
@@ -388,57 +409,71 @@ MM_INLINE void multiply_all(state *s, const by_mm_tile *tiles, int n, __m512i *n
 #define FP4_64(e) FP4_16(e), FP4_16((e) + 16), FP4_16((e) + 32), FP4_16((e) + 48)
 static _Alignas(64) const short fp4_scaled[256][32] = {FP4_64(0), FP4_64(64), FP4_64(128), FP4_64(192)};
 
-/* A tile column of n weight rows; p and s stand at its first row. */
-MM_INLINE void column_fp4(uint8_t *to, const uint8_t *p, int64_t stride, const uint8_t *s, int64_t scale_stride, int n) {
-    for (int r = 0; r < n; r++, p += stride, s += scale_stride, to += 64)
-        _mm512_store_si512(to, _mm512_permutexvar_epi16(fp4_index(p), _mm512_load_si512(fp4_scaled[*s])));
+/* n tile columns of `rows` weight rows; p and s stand at the first ones of the first row. */
+MM_INLINE void columns_fp4(uint8_t *to, const uint8_t *p, int64_t stride, const uint8_t *s, int64_t scale_stride, int rows, int n) {
+    for (int r = 0; r < rows; r++, p += stride, s += scale_stride, to += 64)
+        MM_UNROLL for (int i = 0; i < n; i++)
+            _mm512_store_si512(to + i * 2 * TILE_BYTES,
+                               _mm512_permutexvar_epi16(fp4_index(p + i * 16), _mm512_load_si512(fp4_scaled[s[i]])));
 }
 
-/* FP4 with at most two blocks of x. Columns are expanded AHEAD of the products, all rows of a column together, so that what
- * the tiles load has long left the store buffer, and the stores just before fall on the other half of a page; behind the last
- * column of a tile the next tile begins. The weight rows below, which this thread usually takes next, are fetched in the order
- * of their addresses: 32 separate streams are more than the hardware follows. */
+/* Up to RUN tile columns of FP4 weights, which are expanded while the run before is multiplied. */
+typedef struct {
+    const by_mm_tile *t; /* of the next run */
+    int64_t c;           /* its first column */
+    int n;
+} fp4_run;
+
+MM_INLINE void expand_run(fp4_run *run, uint8_t *to, const by_mm_tile *end, int64_t columns, int most) {
+    const by_mm_tile *t = run->t;
+    run->n = 0;
+    if (t == end) return;
+    const int64_t left = columns - run->c;
+    run->n = left < most ? (int)left : most;
+    const uint8_t *p = t->w + run->c * 16, *scale = t->scale + run->c;
+    switch (run->n) {
+    case 1: columns_fp4(to, p, t->stride, scale, t->scale_stride, t->n_rows, 1); break;
+    case 2: columns_fp4(to, p, t->stride, scale, t->scale_stride, t->n_rows, 2); break;
+    case 3: columns_fp4(to, p, t->stride, scale, t->scale_stride, t->n_rows, 3); break;
+    case 4: columns_fp4(to, p, t->stride, scale, t->scale_stride, t->n_rows, 4); break;
+    }
+    run->c += run->n;
+    if (run->c < columns) return;
+    run->c = 0;
+    run->t++;
+}
+
+/* FP4 with at most two blocks of x. A run of columns is expanded behind the products of the run before, so that the processor does
+ * both at a time. The weight rows below, which this thread usually takes next, are fetched in the order of their addresses:
+ * 32 separate streams are more than the hardware follows. */
 MM_INLINE void multiply_few(const state *s, const by_mm_tile *tiles, int n, bool two) {
-    enum { AHEAD = 3, SLOTS = 8, SLOT_BYTES = 2 * TILE_BYTES, LINES = BY_MM_ROWS * 16 / 64 };
-    uint8_t *const ring = s->w->buffer[0];
+    enum { RUN = 4, LINES = BY_MM_ROWS * 16 / 64 };
     const int64_t m = tiles->m, n0 = m < 16 ? m : 16, n1 = m - n0, columns = s->columns;
     const uint8_t *b0 = tiles->x, *b1 = tiles->x + 16 * tiles->x_stride;
-    const by_mm_tile *t = tiles, *filling = tiles;
-    int64_t c = -AHEAD, at = 0;    /* columns of t and of the tile that is being expanded */
-    uint64_t filled = 0, used = 0; /* columns in all */
-    bool tall = false;
-    uintptr_t next = 0, next_scale = 0;
+    fp4_run run = {.t = tiles};
+    int at = 0;
     configure(s->w, (int)n0, (int)n1, 16, 16);
-    while (t < tiles + n) {
-        if (c == 0) {
-            load_results(s->w->result, true);
-            tall = t->n_rows > 16;
-            next = (uintptr_t)t->w + (uintptr_t)(BY_MM_ROWS * t->stride);
-            next_scale = (uintptr_t)t->scale + (uintptr_t)(BY_MM_ROWS * t->scale_stride);
-        }
-        if (c >= 0) {
-            const uint8_t *slot = ring + used++ % SLOTS * SLOT_BYTES;
-            multiply_tiles(slot, slot + TILE_BYTES, 64, b0 + c * 64 * n0, b1 + c * 64 * n1, n0, n1, two, tall);
-            for (int i = 0; i < LINES; i++, next += 64) _mm_prefetch((const char *)next, _MM_HINT_T1);
-            if (c % 2 == 0) { /* 32 bytes a column */
-                _mm_prefetch((const char *)next_scale, _MM_HINT_T1);
-                next_scale += 64;
+    expand_run(&run, s->w->buffer[0], tiles + n, columns, RUN);
+    for (const by_mm_tile *t = tiles; t < tiles + n; t++) {
+        const bool tall = t->n_rows > 16;
+        uintptr_t next = (uintptr_t)t->w + (uintptr_t)(BY_MM_ROWS * t->stride);
+        uintptr_t next_scale = (uintptr_t)t->scale + (uintptr_t)(BY_MM_ROWS * t->scale_stride);
+        load_results(s->w->result, true);
+        for (int64_t c = 0; c < columns;) {
+            const uint8_t *slot = s->w->buffer[at];
+            const int k = run.n;
+            for (int i = 0; i < k; i++, c++, slot += 2 * TILE_BYTES) {
+                multiply_tiles(slot, slot + TILE_BYTES, 64, b0 + c * 64 * n0, b1 + c * 64 * n1, n0, n1, two, tall);
+                for (int j = 0; j < LINES; j++, next += 64) _mm_prefetch((const char *)next, _MM_HINT_T1);
+                if (c % 2 == 0) { /* 32 bytes a column */
+                    _mm_prefetch((const char *)next_scale, _MM_HINT_T1);
+                    next_scale += 64;
+                }
             }
+            expand_run(&run, s->w->buffer[at ^= 1], tiles + n, columns, RUN);
         }
-        if (filling < tiles + n) {
-            uint8_t *to = ring + filled++ % SLOTS * SLOT_BYTES;
-            const uint8_t *p = filling->w + at * 16, *scale = filling->scale + at;
-            if (filling->n_rows == BY_MM_ROWS) column_fp4(to, p, filling->stride, scale, filling->scale_stride, BY_MM_ROWS);
-            else column_fp4(to, p, filling->stride, scale, filling->scale_stride, filling->n_rows);
-            if (++at == columns) {
-                at = 0;
-                filling++;
-            }
-        }
-        if (++c < columns) continue;
-        store_results(s->w->result);
-        write_results(t++, s->w);
-        c = 0;
+        store_results(s->w->result, two, tall);
+        write_results(t, s->w);
     }
 }
 
@@ -472,7 +507,7 @@ MM_INLINE void multiply_plain(const by_mm_tile *t, work *w, bool two, bool tall,
         multiply_tiles(from, from + 16 * apart, apart, b0 + c * 64 * n0, b1 + c * 64 * n1, n0, n1, two, tall);
         for (int i = 0; i < BY_MM_ROWS && m0 == 0; i++, next += 64) _mm_prefetch((const char *)next, _MM_HINT_T1);
     }
-    store_results(w->result + 4 * (m0 / 32));
+    store_results(w->result + 4 * (m0 / 32), two, tall);
 }
 
 /* ---- fp32 weights -------------------------------------------------------------------------------------------------- */
@@ -552,7 +587,7 @@ static void one_f32(const by_mm_tile *t) {
             else if (w1) multiply_split(buffer, b0, b0, n0, 0, n, false, true);
             else if (n1) multiply_split(buffer, b0, b1, n0, n1, n, true, false);
             else multiply_split(buffer, b0, b0, n0, 0, n, false, false);
-            if (n_pairs > 1 || c + n == columns) store_results(w->result + 4 * p);
+            if (n_pairs > 1 || c + n == columns) store_results(w->result + 4 * p, n1 > 0, w1 > 0);
         }
     }
     write_results(t, w);
@@ -569,6 +604,7 @@ static bool all_zero(const uint8_t *p, int64_t n, uint8_t keep) {
 /* Rows with a scale outside the safe range and a weight that is not zero in its group. */
 static uint32_t far_rows_fp4(const by_mm_tile *t) {
     uint32_t far = 0;
+    if (t->scale_stride == t->k / 32 && scales_safe(t->scale, t->n_rows * t->scale_stride)) return 0; /* one behind another */
     for (int64_t r = 0; r < t->n_rows; r++) {
         const uint8_t *s = t->scale + r * t->scale_stride;
         if (scales_safe(s, t->k / 32)) continue;
@@ -726,7 +762,7 @@ static double peak(int64_t n) {
 
 #define AMX_WAY(c, p, columns)                                                                                         \
     {.many = c, .pack = p, .mt = BY_MM_MT, .block = BY_MM_BLOCK, .elem_bytes = 2, .pad = columns, .bf16 = true,         \
-     .put = put_rows_amx, .scratch_bytes = sizeof(work)}
+     .scratch_bytes = sizeof(work)}
 const by_mm_kernels by_mm_amx = {
     .isa = BY_ISA_AMX,
     .base = &by_mm_avx512,
