@@ -125,9 +125,14 @@ by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *
         take_drawn(law, row->drawn, draft, out);
         return BY_OK;
     }
-    if (law->history || row->mask) {
-        memcpy(s->row, logits, (size_t)s->vocab * 4);
-        BY_TRY(by_sample_edit(s->row, s->vocab, law->params, law->history, row->n_out, row->mask, err));
+    bool plain = by_sample_params_plain(law->params);
+    if (!plain || row->mask) {
+        if (plain) { /* a row is far away in memory: one look at it */
+            BY_TRY(by_sample_mask_row(s->row, logits, s->vocab, row->mask, err));
+        } else {
+            memcpy(s->row, logits, (size_t)s->vocab * 4);
+            BY_TRY(by_sample_edit(s->row, s->vocab, law->params, law->history, row->n_out, row->mask, err));
+        }
         if (row->mask) BY_TRY(by_sample_check_mask(s->row, s->vocab, row->mask, err));
         logits = s->row;
     }

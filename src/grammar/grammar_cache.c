@@ -103,8 +103,8 @@ static void unqueue(by_grammar_cache *c, entry *e) {
 static by_status key_of(const by_grammar_spec *s, uint8_t key[32], by_err *err) {
     by_buf b = {0};
     const by_grammar_opts *o = &s->opts;
-    by_buf_printf(&b, "%d %d %d%d%d%d%d %lld %zu %u %zu %zu|", (int)s->kind, (int)o->whitespace, o->any_order, o->strict, o->lenient,
-                  o->one_of_any, o->integer_dot_zero, (long long)o->timeout_us, o->memory_max, o->states_max, o->ws_pattern.len,
+    by_buf_printf(&b, "%d %d %d%d%d%d%d%d %lld %zu %u %zu %zu|", (int)s->kind, (int)o->whitespace, o->any_order, o->strict, o->lenient,
+                  o->one_of_any, o->integer_dot_zero, o->empty_ok, (long long)o->timeout_us, o->memory_max, o->states_max, o->ws_pattern.len,
                   o->root.len);
     by_buf_push_str(&b, o->ws_pattern);
     by_buf_push_str(&b, o->root);

@@ -117,23 +117,41 @@ static void apply_penalties(float *row, int32_t V, const by_sample_params *p, co
     }
 }
 
-/* Most words of a mask are all ones or all zeros: those are done 32 logits at a time, with one look at the whole for NaN and
- * infinity. */
-static by_status apply_mask(float *row, int32_t V, const uint32_t *mask, by_err *err) {
+#define X4(i)  1u << (i), 1u << (i + 1), 1u << (i + 2), 1u << (i + 3)
+#define X16(i) X4(i), X4(i + 4), X4(i + 8), X4(i + 12)
+static const uint32_t bit_of[32] = {X16(0), X16(16)};
+
+/* 32 logits: to = from where the bit is set, else -inf. False, and nothing is written, when a logit whose bit is not set is NaN
+ * or +inf. Without branches: the compiler makes vectors of it. */
+static bool mask_word(float *to, const float *from, uint32_t allowed) {
+    uint32_t bad = 0, keep[32];
+    for (int i = 0; i < 32; i++) {
+        keep[i] = (allowed & bit_of[i]) == bit_of[i] ? UINT32_MAX : 0;
+        bad |= (from[i] <= FLT_MAX ? 0 : UINT32_MAX) & ~keep[i];
+    }
+    if (bad) return false;
+    for (int i = 0; i < 32; i++) {
+        uint32_t x;
+        memcpy(&x, &from[i], sizeof x);
+        x = (x & keep[i]) | (0xff800000u & ~keep[i]); /* -inf */
+        memcpy(&to[i], &x, sizeof x);
+    }
+    return true;
+}
+
+by_status by_sample_mask_row(float *to, const float *from, int32_t V, const uint32_t *mask, by_err *err) {
     for (int32_t at = 0; at < V; at += 32) {
         uint32_t allowed = mask[at / 32];
-        if (allowed == 0xffffffffu) continue;
-        if (allowed == 0 && V - at >= 32) {
-            int bad = 0;
-            for (int32_t i = 0; i < 32; i++) bad |= !(row[at + i] <= FLT_MAX);
-            if (!bad) {
-                for (int32_t i = 0; i < 32; i++) row[at + i] = -INFINITY;
-                continue;
-            }
-        }
         int32_t len = V - at < 32 ? V - at : 32;
-        for (int32_t i = 0; i < len; i++)
-            if (!(allowed >> i & 1)) BY_TRY(forbid(row, at + i, err));
+        if (allowed == UINT32_MAX) {
+            if (to != from) memcpy(to + at, from + at, (size_t)len * sizeof *to);
+            continue;
+        }
+        if (len == 32 && mask_word(to + at, from + at, allowed)) continue;
+        for (int32_t i = 0; i < len; i++) {
+            to[at + i] = from[at + i];
+            if (!(allowed >> i & 1)) BY_TRY(forbid(to, at + i, err));
+        }
     }
     return BY_OK;
 }
@@ -150,7 +168,7 @@ by_status by_sample_edit(float *row, int32_t V, const by_sample_params *p, const
         if (p->eos_id >= 0) BY_TRY(forbid(row, p->eos_id, err));
     }
     if (p->first_no_eos && n_output == 0 && p->eos_id >= 0) BY_TRY(forbid(row, p->eos_id, err));
-    return mask ? apply_mask(row, V, mask, err) : BY_OK;
+    return mask ? by_sample_mask_row(row, row, V, mask, err) : BY_OK;
 }
 
 by_status by_sample_check_mask(const float *row, int32_t V, const uint32_t *mask, by_err *err) {

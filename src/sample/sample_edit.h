@@ -47,6 +47,9 @@ const by_sample_seen *by_sample_history_get(const by_sample_history *h, int32_t 
 by_status by_sample_edit(float *row, int32_t V, const by_sample_params *p, const by_sample_history *h, int32_t n_output,
                          const uint32_t *mask, by_err *err);
 
+/* The mask alone: to[V] = from[V] where it allows the token, else -inf. to may be from. Errors: as above. */
+by_status by_sample_mask_row(float *to, const float *from, int32_t V, const uint32_t *mask, by_err *err);
+
 /* BY_EGRAMMAR when nothing that the mask allows is left in an edited row. */
 by_status by_sample_check_mask(const float *row, int32_t V, const uint32_t *mask, by_err *err);
 

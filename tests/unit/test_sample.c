@@ -217,6 +217,31 @@ static void a_ban_does_not_hide_a_broken_row(void **state) {
     assert_true(masked[31] == 0 && masked[32] == -INFINITY && masked[39] == -INFINITY);
 }
 
+/* Words of all kinds, behind each other and at an end that is no whole word, in place and not. */
+static void a_mask_of_any_words_is_kept_to(void **state) {
+    (void)state;
+    enum { N = 32 * 6 + 5 };
+    const by_sample_params plain = by_sample_params_default();
+    const uint32_t mask[] = {UINT32_MAX, 0, 0x80000001u, 0x0ff0f00fu, UINT32_MAX - 1, 0x7fffffffu, 0x15u};
+    float row[N], to[N];
+    for (int i = 0; i < N; i++)
+        row[i] = i % 7 == 3 ? -INFINITY : (float)(i - 90) * 0.5f;
+    assert_int_equal(by_sample_mask_row(to, row, N, mask, NULL), BY_OK);
+    for (int i = 0; i < N; i++)
+        assert_true(to[i] == (mask[i / 32] >> (i % 32) & 1 ? row[i] : -INFINITY));
+    for (int i = 0; i < N; i++) { /* each refused place must be looked at, an allowed one is judged later */
+        float broken[N];
+        memcpy(broken, row, sizeof row);
+        broken[i] = i & 1 ? NAN : INFINITY;
+        bool allowed = mask[i / 32] >> (i % 32) & 1;
+        assert_int_equal(by_sample_mask_row(to, broken, N, mask, NULL), allowed ? BY_OK : BY_ENUMERIC);
+        assert_int_equal(by_sample_edit(broken, N, &plain, NULL, 0, mask, NULL), allowed ? BY_OK : BY_ENUMERIC);
+    }
+    assert_int_equal(by_sample_edit(row, N, &plain, NULL, 0, mask, NULL), BY_OK);
+    assert_int_equal(by_sample_mask_row(to, row, N, mask, NULL), BY_OK);
+    assert_memory_equal(to, row, sizeof row);
+}
+
 /* Penalties see the drafts before a row, and only as long as they are pushed. */
 static void drafts_count_as_output_while_they_are_judged(void **state) {
     (void)state;
@@ -351,7 +376,7 @@ int main(void) {
         cmocka_unit_test(a_draft_without_its_law_or_outside_the_vocabulary_is_refused),
         cmocka_unit_test(edits_come_in_the_stated_order),
         cmocka_unit_test(the_first_token_may_exclude_the_end),
-        cmocka_unit_test(a_ban_does_not_hide_a_broken_row),
+        cmocka_unit_test(a_ban_does_not_hide_a_broken_row), cmocka_unit_test(a_mask_of_any_words_is_kept_to),
         cmocka_unit_test(drafts_count_as_output_while_they_are_judged),
         cmocka_unit_test(a_failed_allocation_is_reported_and_leaks_nothing),
         cmocka_unit_test(a_token_allocates_nothing),
