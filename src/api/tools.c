@@ -156,8 +156,10 @@ by_status by_apply_choice(by_convert *cv, by_choice choice) {
         BY_TRY(keep_named(cv, choice.name));
         c->choice = BY_CHOICE_REQUIRED;
     }
-    if (c->choice == BY_CHOICE_REQUIRED && c->thinking)
-        return BY_REFUSE(cv, BY_STR("Thinking mode does not support this tool_choice"));
+    if (c->choice != BY_CHOICE_REQUIRED || !c->thinking) return BY_OK;
+    if (!cv->server) return BY_REFUSE(cv, BY_STR("Thinking mode does not support this tool_choice"));
+    c->choice = BY_CHOICE_AUTO; /* the prompt can't begin a call in front of the reasoning: the grammar asks for one behind it */
+    cv->force_call = true;
     return BY_OK;
 }
 

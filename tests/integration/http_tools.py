@@ -77,7 +77,11 @@ def chat_choices():
     equal(chat_once(user(SUM), tool_choice=named)[2:4], ([("add", {"a": 17, "b": 25})], "tool_calls"))
     _, _, calls, finish, _ = chat_once(user(OSLO), tool_choice=named)
     equal(([n for n, _ in calls], {type(v) for _, a in calls for v in a.values()}, finish), (["add"], {int}, "tool_calls"))
-    refused(openai, lambda: chat_once(user(OSLO), True, tool_choice="required"), "tool_choice")  # as the vendor's service
+    text, reasoning, calls, finish, _ = chat_once(user(SUM), True, tool_choice=named)  # thinks first, then has to call
+    equal((len(reasoning) > 0, text, [n for n, _ in calls], finish), (True, "", ["add"], "tool_calls"))
+    equal({type(v) for _, a in calls for v in a.values()}, {int})
+    text, reasoning, calls, finish, _ = chat_once(user(OSLO), True, tool_choice="required")
+    equal((len(reasoning) > 0, text, calls, finish), (True, "", [IN_OSLO], "tool_calls"))
     refused(openai, lambda: chat_once(user(OSLO), tool_choice={"type": "function", "function": {"name": "sing"}}), "sing")
     refused(openai, lambda: chat_once(user(OSLO), tools=CHAT_TOOLS + CHAT_TOOLS[:1]), "unique")
 
@@ -143,6 +147,7 @@ def responses_choices():
     equal(respond(input=OSLO, tool_choice="none")[1], [])
     equal(len(respond(input=SUM, tool_choice="required")[1]) > 0, True)
     equal(respond(input=SUM, tool_choice={"type": "function", "name": "add"})[1], [("add", {"a": 17, "b": 25})])
+    equal([n for n, _ in respond(input=SUM, reasoning={"effort": "high"}, tool_choice={"type": "function", "name": "add"})[1]], ["add"])
     equal(respond(input=BOTH)[1], [IN_OSLO, IN_PARIS])
     r, calls = respond(input=BOTH, parallel_tool_calls=False)
     equal((calls, r.parallel_tool_calls, r.status), ([IN_OSLO], False, "completed"))

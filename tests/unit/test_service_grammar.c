@@ -272,6 +272,27 @@ static void a_required_tool_is_called_with_its_types(void **state) {
     assert_true(n_calls > 0);
 }
 
+/* With thinking on nothing limits the reasoning, and behind it stands a call. */
+static void a_required_tool_is_called_behind_the_reasoning(void **state) {
+    (void)state;
+    static const char *const choices[] = {"\"required\"", "{\"type\":\"function\",\"function\":{\"name\":\"g\"}}"};
+    int n_calls = 0, end = by_tok_find_added(by_service_tok(service), BY_STR("</think>"));
+    for (int i = 0; i < by_test_scaled(6); i++) {
+        by_buf b = {0};
+        by_buf_printf(&b, "\"max_tokens\":250,\"temperature\":1,\"structured_outputs\":{\"close_by_budget\":true},\"thinking\":{\"type\":"
+                          "\"enabled\"},\"logit_bias\":{\"%d\":9},\"tool_choice\":%s,%s", end, choices[i % 2], TOOLS(""));
+        const by_json *v = answer(BY_API_CHAT, body_of(CHAT, by_buf_z(&b), i));
+        by_buf_deinit(&b);
+        const by_json *calls = by_json_get(message_of(v), "tool_calls"), *finish = at(&at(v, "choices")->v.items[0], "finish_reason");
+        if (by_str_eqz(finish->v.s, "length")) continue; /* thought too long */
+        assert_true(by_str_eqz(finish->v.s, "tool_calls"));
+        assert_true(calls && calls->n >= 1);
+        for (uint32_t k = 0; k < calls->n; k++) check_call(&calls->v.items[k], i % 2 ? "g" : NULL);
+        n_calls++;
+    }
+    assert_true(n_calls > 0);
+}
+
 /* [O19] 200 outputs: what is marked as JSON is JSON. With room to close, none is cut. */
 static void many_calls_hold_json_where_they_say_so(void **state) {
     (void)state;
@@ -372,6 +393,7 @@ int main(void) {
         cmocka_unit_test(an_enum_behind_a_reference_is_enforced), cmocka_unit_test(the_grammar_begins_behind_the_reasoning),
         cmocka_unit_test(every_spelling_limits_the_answer),       cmocka_unit_test(json_object_is_an_object),
         cmocka_unit_test(a_refusal_names_field_and_place),        cmocka_unit_test(a_required_tool_is_called_with_its_types),
+        cmocka_unit_test(a_required_tool_is_called_behind_the_reasoning),
         cmocka_unit_test(many_calls_hold_json_where_they_say_so),
         cmocka_unit_test(a_message_with_a_forced_tool_is_a_call), cmocka_unit_test(a_format_beside_tools_holds_for_what_is_no_call),
     };
