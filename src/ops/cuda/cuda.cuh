@@ -27,9 +27,24 @@ extern "C" {
 #define BY_CUDA_STAGES 16
 #define BY_CUDA_FLAG_SCALE 1 /* a weight scale outside the range that the matrix kernels keep exact */
 
+#define BY_CUDA_CALLS 1024   /* host functions that may be queued beside the device */
+
+/* A queued host function. */
+struct by_cuda_call {
+    void (*run)(void *arg, int32_t which, int32_t n);
+    void *arg;
+    int32_t which, n;
+    uint64_t *done; /* counts those that have returned */
+};
+
 /* dev->impl of the backend. */
 struct by_cuda {
     cudaStream_t stream;
+    cudaStream_t side;       /* work beside the device: cuda_beside.cu; NULL until asked for */
+    cudaEvent_t forked, joined;
+    bool runs_beside;        /* a host function was queued and not joined */
+    uint64_t calls_begun, calls_done; /* the second one is the driver thread's */
+    by_cuda_call calls[BY_CUDA_CALLS];
     int sms;
     bool wgmma;              /* SM90: the matrix kernels run; elsewhere the plain ones do */
     size_t smem_max;         /* shared memory that one block may ask for */
@@ -80,6 +95,10 @@ template <class T> static inline T *by_cuda_take(by_cuda *c, size_t n) {
 BY_OP_TABLE(BY_CUDA_DECL)
 #undef BY_CUDA_DECL
 by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *args, by_err *err);
+by_status by_cuda_beside_init(by_device *dev, by_err *err);
+void by_cuda_beside_close(by_cuda *c);
+by_status by_cuda_beside(by_device *dev, const by_beside *what, by_err *err);
+by_status by_cuda_join(by_device *dev, by_err *err);
 by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draw *draws, int32_t n, by_drawn *out, by_err *err);
 /* Moves n bytes up; `src` may be reused on return. */
 by_status by_cuda_upload(by_cuda *c, unsigned char *to, const void *src, size_t n, by_err *err);

@@ -40,6 +40,7 @@ static void cuda_close(by_device *dev) {
     by_cuda *c = by_cuda_of(dev);
     if (!c) return;
     if (c->stream) cudaStreamSynchronize(c->stream);
+    by_cuda_beside_close(c);
     for (cudaEvent_t e : c->staged)
         if (e) cudaEventDestroy(e);
     drop_tables(c);
@@ -73,6 +74,11 @@ by_status by_cuda_upload(by_cuda *c, unsigned char *to, const void *src, size_t 
 
 static by_status cuda_alloc(by_mem *m, const void *host, bool keep_on_host, by_err *err) {
     by_cuda *c = by_cuda_of(m->dev);
+    if (m->shared) { /* the device sees it at the host's address */
+        BY_CUDA_TRY(err, cudaHostAlloc(reinterpret_cast<void **>(&m->ptr), m->bytes, cudaHostAllocMapped | cudaHostAllocPortable));
+        memset(m->ptr, 0, m->bytes);
+        return BY_OK;
+    }
     if (host && keep_on_host) {
         void *p = const_cast<void *>(host), *seen = nullptr;
         unsigned flags = cudaHostRegisterMapped | cudaHostRegisterReadOnly;
@@ -102,8 +108,10 @@ static by_status cuda_alloc(by_mem *m, const void *host, bool keep_on_host, by_e
 static void cuda_free(by_mem *m) {
     by_cuda *c = by_cuda_of(m->dev);
     cudaStreamSynchronize(c->stream);
+    if (c->side) cudaStreamSynchronize(c->side);
     drop_tables(c);
-    if (m->map_bytes) cudaHostUnregister(m->ptr);
+    if (m->shared) cudaFreeHost(m->ptr);
+    else if (m->map_bytes) cudaHostUnregister(m->ptr);
     else cudaFree(m->ptr);
 }
 
@@ -219,7 +227,8 @@ static void cuda_host_free(void *p) {
 }
 
 static const by_mem_vt cuda_vt = {cuda_close, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy, cuda_read_rate,
-                                  by_cuda_draw, cuda_host_alloc, cuda_host_free, cuda_counts, cuda_memory};
+                                  by_cuda_draw, cuda_host_alloc, cuda_host_free, cuda_counts, cuda_memory, by_cuda_beside_init, by_cuda_beside,
+                                  by_cuda_join};
 
 static by_status open_state(by_cuda *c, const char **name, by_err *err) {
     static char text[280];

@@ -4,6 +4,9 @@
 // tiles; the activations are gathered into images; one kernel multiplies by w1 and w3 (a thread holds both outputs of a
 // channel), applies the gate and quantises, writing the images of the second product; one multiplies by w2; the last adds
 // a token's choices in their order. The shared expert is two calls of the FP8 products.
+//
+// Experts that are absent (on the host) get no rows: place is -1 for their choices, and the sum reads their products from pinned memory,
+// over the bus and each once, when the host's work is joined.
 #include <float.h>
 #include <type_traits>
 
@@ -121,13 +124,13 @@ struct moe_tile {
 };
 struct moe_sort {
     int32_t *count;  /* [4]: tiles, padded rows */
-    int32_t *place;  /* [T * k] padded row of each choice */
+    int32_t *place;  /* [T * k] padded row of each choice, -1 = its expert is absent */
     int32_t *token;  /* [rows] token of a padded row, -1 = padding */
     float *weight;   /* [rows] */
     moe_tile *tiles;
 };
 
-__global__ void __launch_bounds__(1024) moe_sort_kernel(view idx, view weight, int E, int bt, moe_sort o) {
+__global__ void __launch_bounds__(1024) moe_sort_kernel(view idx, view weight, const expert_view *experts, int E, int bt, moe_sort o) {
     __shared__ int32_t count[1024], first[1024], warp_rows[32], warp_tiles[32];
     int tid = threadIdx.x, lane = tid & 31, w = tid >> 5, k = idx.cols, n = idx.rows * k;
     depend_launch();
@@ -136,7 +139,8 @@ __global__ void __launch_bounds__(1024) moe_sort_kernel(view idx, view weight, i
     __syncthreads();
     for (int i = tid; i < n; i += 1024) atomicAdd(&count[idx.i32(i / k)[i % k]], 1);
     __syncthreads();
-    int c = tid < E ? count[tid] : 0, rows = (c + 7) / 8 * 8, tiles = (c + bt - 1) / bt, r = rows, s = tiles;
+    bool here = tid < E && experts[tid].w1;
+    int c = here ? count[tid] : 0, rows = (c + 7) / 8 * 8, tiles = (c + bt - 1) / bt, r = rows, s = tiles;
     for (int m = 1; m < 32; m *= 2) {
         int r2 = __shfl_up_sync(~0u, r, m), s2 = __shfl_up_sync(~0u, s, m);
         if (lane >= m) r += r2, s += s2;
@@ -144,7 +148,7 @@ __global__ void __launch_bounds__(1024) moe_sort_kernel(view idx, view weight, i
     if (lane == 31) warp_rows[w] = r, warp_tiles[w] = s;
     __syncthreads();
     for (int i = 0; i < w; i++) r += warp_rows[i], s += warp_tiles[i];
-    first[tid] = r - rows;
+    first[tid] = here ? r - rows : -1;
     if (tid == 1023) o.count[0] = s, o.count[1] = r;
     int each = tiles ? min(bt, ((c + tiles - 1) / tiles + 15) / 16 * 16) : 0; /* an expert's tiles are alike */
     for (int i = 0; i < tiles; i++) o.tiles[s - tiles + i] = {tid, r - rows + i * each, min(each, c - i * each)};
@@ -153,7 +157,12 @@ __global__ void __launch_bounds__(1024) moe_sort_kernel(view idx, view weight, i
     count[tid] = 0;
     __syncthreads();
     for (int i = tid; i < n; i += 1024) {
-        int e = idx.i32(i / k)[i % k], at = first[e] + atomicAdd(&count[e], 1); /* any order: rows are independent */
+        int e = idx.i32(i / k)[i % k];
+        if (first[e] < 0) {
+            o.place[i] = -1;
+            continue;
+        }
+        int at = first[e] + atomicAdd(&count[e], 1); /* any order: rows are independent */
         o.place[i] = at;
         o.token[at] = i / k;
         o.weight[at] = weight.f32(i / k)[i % k];
@@ -319,7 +328,8 @@ __global__ void gate_image_kernel(const uint16_t *g, const uint16_t *u, int T, i
     *reinterpret_cast<uint16_t *>(to.p + channel / 64 * to.block_stride + image_offset(t, place)) = bf16_bits(q);
 }
 
-__global__ void moe_sum_kernel(const uint16_t *part, const int32_t *place, const uint16_t *shared, int k, int D, view y) {
+/* far: products of absent experts, [T * k, D] bf16 in pinned memory. */
+__global__ void moe_sum_kernel(const uint16_t *part, const int32_t *place, const uint16_t *far, const uint16_t *shared, int k, int D, view y) {
     int t = blockIdx.x, i = (blockIdx.y * blockDim.x + threadIdx.x) * 2;
     depend_launch();
     depend_wait();
@@ -330,7 +340,10 @@ __global__ void moe_sum_kernel(const uint16_t *part, const int32_t *place, const
         s0 += __uint_as_float(v << 16);
         s1 += __uint_as_float(v & 0xffff0000u);
     };
-    for (int j = 0; j < k; j++) add(part + static_cast<int64_t>(place[t * k + j]) * D);
+    for (int j = 0; j < k; j++) {
+        int at = place[t * k + j];
+        add(at < 0 ? far + (static_cast<int64_t>(t) * k + j) * D : part + static_cast<int64_t>(at) * D);
+    }
     if (shared) add(shared + static_cast<int64_t>(t) * D);
     *reinterpret_cast<uint32_t *>(y.row(t) + 2 * i) = bf16_bits(s0) | static_cast<uint32_t>(bf16_bits(s1)) << 16;
 }
@@ -406,6 +419,10 @@ static by_status expert_table(by_cuda *c, const by_moe_args *a, const expert_vie
     if (!host) return BY_FAIL(err, BY_ENOMEM, "out of memory for an expert table");
     for (int i = 0; i < a->n_experts; i++) {
         const by_expert *e = &a->experts[i];
+        if (!e->w1.w.mem) { /* absent */
+            host[i] = {};
+            continue;
+        }
         view w1 = view_of(e->w1.w), w3 = view_of(e->w3.w), w2 = view_of(e->w2.w), s1 = view_of(e->w1.scale),
              s3 = view_of(e->w3.scale), s2 = view_of(e->w2.scale);
         assert(w1.stride == w3.stride && s1.stride == s3.stride);
@@ -440,12 +457,15 @@ static bool whole(const by_weight &w, by_dtype dtype) {
     if (dtype == BY_FP4_ROW && (w.w.rows % 64 || !fills(w.w) || !fills(w.scale))) return false;
     return w.w.dtype == dtype && at % 16 == 0 && s % 4 == 0 && static_cast<uintptr_t>(w.w.cols) % k == 0;
 }
-/* Whether the tensor cores can run this call; experts of a layer are alike, so the first and last stand for all. */
+/* Whether the tensor cores can run this call; experts of a layer are alike, so the first and last that are here stand for all. */
 static bool moe_fits(const by_moe_args *a) {
-    const by_expert *ends[] = {&a->experts[0], &a->experts[a->n_experts - 1]};
+    int first = 0, last = a->n_experts - 1;
+    while (first < last && !a->experts[first].w1.w.mem) first++;
+    while (last > first && !a->experts[last].w1.w.mem) last--;
+    const by_expert *ends[] = {&a->experts[first], &a->experts[last]};
     if (a->x.dtype != BY_A8 || !a->quant || a->y.dtype != BY_BF16 || a->n_experts > 1024 || a->inner % 32) return false;
     for (const by_expert *e : ends)
-        if (!whole(e->w1, BY_FP4_ROW) || !whole(e->w3, BY_FP4_ROW) || !whole(e->w2, BY_FP4_ROW)) return false;
+        if (e->w1.w.mem && (!whole(e->w1, BY_FP4_ROW) || !whole(e->w3, BY_FP4_ROW) || !whole(e->w2, BY_FP4_ROW))) return false;
     const by_expert *s = a->shared;
     return !s || (s->w1.w.rows % 32 == 0 && whole(s->w1, BY_FP8_TILE) && whole(s->w3, BY_FP8_TILE) && whole(s->w2, BY_FP8_TILE));
 }
@@ -534,13 +554,21 @@ by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     m.I = static_cast<int>(I);
     m.limit = a->limit;
     m.flags = c->flags;
-    BY_CUDA_TRY(err, by_cuda_chain(c, moe_sort_kernel, dim3(1), 1024, 0, 1, view_of(a->idx), view_of(a->weight), a->n_experts, bt, sort));
+    BY_CUDA_TRY(err, by_cuda_chain(c, moe_sort_kernel, dim3(1), 1024, 0, 1, view_of(a->idx), view_of(a->weight), table, a->n_experts, bt,
+                                   sort));
     make_image<W_FP4>(c, a->x, sort.token, sort.count + 1, rows, m.x);
     BY_TRY(moe_products<W_FP4>(c, m, bt, static_cast<unsigned>(tiles), err));
     uint16_t *shared_out = a->shared ? by_cuda_take<uint16_t>(c, static_cast<size_t>(T * D)) : nullptr;
     if (a->shared) BY_TRY(shared_expert(c, a, all, shared_out, err));
     dim3 grid(static_cast<unsigned>(T), static_cast<unsigned>((D / 2 + 255) / 256));
-    BY_CUDA_TRY(err, by_cuda_chain(c, moe_sum_kernel, grid, 256, 0, 1, reinterpret_cast<uint16_t *>(m.out), sort.place,
-                                   shared_out, static_cast<int>(k), static_cast<int>(D), view_of(a->y)));
+    const uint16_t *out = reinterpret_cast<uint16_t *>(m.out), *far = reinterpret_cast<const uint16_t *>(view_of(a->part).p);
+    int width = static_cast<int>(D), choices = static_cast<int>(k);
+    if (!far) {
+        BY_CUDA_TRY(err, by_cuda_chain(c, moe_sum_kernel, grid, 256, 0, 1, out, sort.place, far, shared_out, choices, width, view_of(a->y)));
+        return BY_OK;
+    }
+    assert(a->part.dtype == BY_BF16 && a->part.stride == D * 2);
+    BY_TRY(by_cuda_join(dev, err));
+    BY_CUDA_TRY(err, by_cuda_launch(c, moe_sum_kernel, grid, 256, 0, out, sort.place, far, shared_out, choices, width, view_of(a->y)));
     return BY_OK;
 }

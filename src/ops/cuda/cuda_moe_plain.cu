@@ -8,6 +8,7 @@ struct plain_expert {
 };
 struct moe_plain_view {
     view x, idx, weight, y;
+    view far; /* products of absent experts (their weights have no address), [T * k, D] */
     const plain_expert *experts; /* the shared expert, if any, is number n_experts */
     float *h;                    /* [T, slots, I] */
     int slots, k, n_experts, inner, act; /* inner: of the widest expert; an expert's own is its w1's rows */
@@ -46,6 +47,7 @@ __global__ void moe_plain_up_kernel(moe_plain_view a) {
     int slot = blockIdx.y, t = blockIdx.z, c0 = blockIdx.x * 32, lane = threadIdx.x & 31, D = a.x.cols;
     const plain_expert &e = a.experts[slot < a.k ? a.idx.i32(t)[slot] : a.n_experts];
     int inner = e.w[0].rows;
+    if (!e.w[0].p) return;
     const unsigned char *x = a.x.row(t);
     for (int i = threadIdx.x >> 5; i < 64; i += 8) {
         int which = i / 32, c = c0 + i % 32;
@@ -74,6 +76,10 @@ __global__ void moe_plain_down_kernel(moe_plain_view a) {
     float sum = 0;
     for (int slot = 0; slot < a.slots; slot++) {
         const plain_expert &e = a.experts[slot < a.k ? a.idx.i32(t)[slot] : a.n_experts];
+        if (!e.w[0].p) {
+            sum += value_at(a.far.dtype, a.far.row(static_cast<int64_t>(t) * a.k + slot), a.far.cols, n);
+            continue;
+        }
         const float *h = a.h + (static_cast<int64_t>(t) * a.slots + slot) * a.inner;
         float s = 0;
         for (int j = lane; j < e.w[0].rows; j += 32) s = fmaf(h[j], any_weight(e, 2, n, j), s);
@@ -87,7 +93,7 @@ static void describe(plain_expert *to, const by_expert *e) {
     for (int i = 0; i < 3; i++) {
         to->w[i] = view_of(w[i]->w);
         to->s[i] = view_of(w[i]->scale);
-        to->packed[i] = w[i]->w.mem->packed;
+        to->packed[i] = w[i]->w.mem && w[i]->w.mem->packed;
     }
 }
 
@@ -104,13 +110,14 @@ by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *a, by_err *err) {
     if (status >= 0) {
         plain_expert *table = by_cuda_take<plain_expert>(c, n);
         status = by_cuda_upload(c, reinterpret_cast<unsigned char *>(table), host, n * sizeof(plain_expert), err);
-        moe_plain_view v = {view_of(a->x), view_of(a->idx), view_of(a->weight), view_of(a->y), table,
+        moe_plain_view v = {view_of(a->x), view_of(a->idx), view_of(a->weight), view_of(a->y), view_of(a->part), table,
                             by_cuda_take<float>(c, h), static_cast<int>(slots), static_cast<int>(k), a->n_experts, static_cast<int>(I),
                             a->y.dtype, a->limit, a->quant};
         dim3 up(static_cast<unsigned>((I + 31) / 32), static_cast<unsigned>(slots), static_cast<unsigned>(T));
         dim3 down(static_cast<unsigned>((D + 7) / 8), static_cast<unsigned>(T));
         cudaError_t rc = cudaSuccess;
         if (status >= 0) rc = by_cuda_launch(c, moe_plain_up_kernel, up, 256, 0, v);
+        if (status >= 0 && rc == cudaSuccess && a->part.mem) status = by_cuda_join(dev, err);
         if (status >= 0 && rc == cudaSuccess) rc = by_cuda_launch(c, moe_plain_down_kernel, down, 256, 0, v);
         if (rc != cudaSuccess) status = by_cuda_fail(err, "launch of moe", rc);
     }
