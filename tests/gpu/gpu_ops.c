@@ -661,6 +661,43 @@ static void test_router(int64_t T, int E, int k, int D, by_dtype act, by_dtype g
     compare("  weights", w, 1e-6, 1e-2);
     free_all();
 }
+/* Experts that are absent on the device and computed by ref beside it: every second one, then all. y of ref has the sums. */
+static void run_parts(void *arg, int32_t which, int32_t n) {
+    (void)which, (void)n;
+    by_err why = {0};
+    if (by_op_moe_part(dev[REF], arg, &why) < 0) printf("moe_part: %s\n", why.msg);
+}
+static void test_apart(const by_moe_args *full, const by_expert *ref, pair x, pair ids, pair w, pair y, double diff_max, double worst_max) {
+    const by_tensor *from[] = {&x.t[GPU], &ids.t[GPU], &w.t[GPU], &y.t[GPU]};
+    int64_t T = full->x.rows, k = full->idx.cols;
+    size_t each = (size_t)full->n_experts * sizeof(by_expert);
+    MUST(by_device_beside_init(dev[GPU], err));
+    for (int all = 0; all < 2; all++) {
+        by_expert *here = malloc(each), *there = malloc(each);
+        memcpy(here, full->experts, each), memcpy(there, ref, each);
+        for (int n = 0; n < full->n_experts; n++) memset(all || n % 2 ? &here[n] : &there[n], 0, sizeof *here);
+        by_mem *shared[4], *mine[4];
+        by_tensor t[4];
+        for (int i = 0; i < 4; i++) {
+            int64_t rows = i == 3 ? T * k : from[i]->rows;
+            size_t n = (size_t)(rows * from[i]->stride);
+            MUST(by_mem_share(&shared[i], dev[GPU], n, err));
+            MUST(by_mem_import(&mine[i], dev[REF], by_mem_host(shared[i]), n, true, err));
+            t[i] = by_tensor_make(mine[i], 0, from[i]->dtype, rows, from[i]->cols);
+        }
+        by_moe_part_args part = {t[0], t[1], t[2], there, full->n_experts, full->inner, t[3], full->limit, full->quant};
+        by_beside b = {3, {{x.t[GPU], shared[0]}, {ids.t[GPU], shared[1]}, {w.t[GPU], shared[2]}}, run_parts, &part, 0, 0};
+        by_moe_args a = *full;
+        a.experts = here;
+        a.part = by_tensor_make(shared[3], 0, y.t[GPU].dtype, T * k, y.t[GPU].cols);
+        MUST(by_mem_zero(y.t[GPU].mem, 0, (size_t)(T * y.t[GPU].stride), err));
+        MUST(by_device_beside(dev[GPU], &b, err));
+        MUST(by_op_moe(dev[GPU], &a, err));
+        compare(all ? "  all experts on the host" : "  every second expert on the host", y, diff_max, worst_max);
+        for (int i = 0; i < 4; i++) by_mem_free(mine[i]), by_mem_free(shared[i]);
+        free(here), free(there);
+    }
+}
 static void test_moe(int64_t T, int D, int I, int E, int k, by_dtype xt, by_dtype wt, bool shared, bool quant) {
     by_dtype yt = xt == BY_A8 ? BY_BF16 : BY_F32;
     pair x = acts(xt, T, D, 1), y = make(yt, T, D, NULL), w = acts(BY_F32, T, k, 0.3f);
@@ -681,14 +718,16 @@ static void test_moe(int64_t T, int D, int I, int E, int k, by_dtype xt, by_dtyp
         wpair w1 = weight(t, I, D), w3 = weight(t, I, D), w2 = weight(t, D, I);
         BOTH e[i][n] = (by_expert){w1.w[i], w3.w[i], w2.w[i]};
     }
+    by_moe_args a;
     BOTH {
-        by_moe_args a = {x.t[i], ids.t[i], w.t[i], e[i], E, shared ? &e[i][E] : NULL, y.t[i], I, 10, quant, {0}};
+        a = (by_moe_args){x.t[i], ids.t[i], w.t[i], e[i], E, shared ? &e[i][E] : NULL, y.t[i], I, 10, quant, {0}};
         MUST(by_op_moe(dev[i], &a, err));
     }
     NAME("moe T %d D %d I %d E %d k %d %s x %s%s%s", (int)T, D, I, E, k, by_dtype_name(xt), by_dtype_name(wt),
          shared ? " shared" : "", quant ? " quant" : "");
     /* a code of the inner quantiser that falls to the other side moves an output by up to 2^-4 of one term */
     compare(name, y, quant ? 2e-5 : 1e-9, quant ? 2e-2 : 1e-4);
+    test_apart(&a, e[REF], x, ids, w, y, quant ? 2e-5 : 1e-9, quant ? 2e-2 : 1e-4);
     free(idx);
     free_all();
     free(e[0]);
