@@ -727,7 +727,7 @@ static void test_moe(int64_t T, int D, int I, int E, int k, by_dtype xt, by_dtyp
          shared ? " shared" : "", quant ? " quant" : "");
     /* a code of the inner quantiser that falls to the other side moves an output by up to 2^-4 of one term */
     compare(name, y, quant ? 2e-5 : 1e-9, quant ? 2e-2 : 1e-4);
-    test_apart(&a, e[REF], x, ids, w, y, quant ? 2e-5 : 1e-9, quant ? 2e-2 : 1e-4);
+    if (T <= 64) test_apart(&a, e[REF], x, ids, w, y, quant ? 2e-5 : 1e-9, quant ? 2e-2 : 1e-4);
     free(idx);
     free_all();
     free(e[0]);
