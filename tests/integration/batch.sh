@@ -143,7 +143,7 @@ rm "$tmp/slowly"
 { ids_row long 6000; ids_row waits 2; } >"$tmp/slow"
 slow
 kill -INT "$pid"
-for _ in $(seq 100); do
+for _ in $(seq $((200 * slowness))); do
     grep -q "stopping;" "$tmp/err" && break
     sleep 0.05
 done

@@ -18,6 +18,7 @@ import http_support
 
 PROGRAM, SOURCE = sys.argv[1], Path(sys.argv[2])
 FIRST, GAP, TOKENS = 0.06, 0.015, 8
+PATIENCE = 0.5 * http_support.slow()  # a good answer comes in less, whatever the machine
 LONG = "a reason of many words " * 14 + "and its end"
 
 
@@ -84,7 +85,7 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return self.plain(200, {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": self.usage(body)})
         if kind == "hang":
-            return time.sleep(2)
+            return time.sleep(3 * PATIENCE)
         if not body.get("stream"):
             time.sleep(FIRST)
             return self.plain(200, {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": self.usage(body)})
@@ -130,7 +131,7 @@ URL = f"http://127.0.0.1:{server.server_port}/some"
 def bench(*flags, code=0, behaviour="good", url=URL):
     Server.bodies, Server.arrivals, Server.behaviour = [], [], behaviour
     Server.connections, Server.most_open = set(), 0
-    r = subprocess.run([PROGRAM, "bench", "serve", "--base-url", url, *flags], capture_output=True, text=True, timeout=60 * http_support.SLOW)
+    r = subprocess.run([PROGRAM, "bench", "serve", "--base-url", url, *flags], capture_output=True, text=True, timeout=http_support.DEADLINE)
     assert r.returncode == code, (r.returncode, r.stdout, r.stderr)
     return r
 
@@ -145,7 +146,7 @@ def report(*flags, **more):
 
 def near(value, seconds, slack=0.15):
     """Milliseconds: not below what the server waits, and not far above (this machine is shared)."""
-    assert seconds * 1000 - 2 <= value <= (seconds + slack) * 1000, (value, seconds)
+    assert seconds * 1000 - 2 <= value <= (seconds + slack * http_support.slow()) * 1000, (value, seconds)
 
 
 def percentile(values, p):
@@ -200,11 +201,11 @@ def prefixes_are_shared():
 
 def faults_are_told_apart():
     kinds = ["good", "busy", "page", "away", "half", "fault"]
-    d = report("-n", "30", "-c", "3", "--timeout", "20", behaviour=kinds)
+    d = report("-n", "30", "-c", "3", "--timeout", "60", behaviour=kinds)
     assert d["completed"] == 5 and d["failed"] == 25, d
     assert d["errors"] == {"status_429": 5, "protocol": 5, "closed": 5, "incomplete": 5, "reported": 5}, d["errors"]
     assert d["first_error"]
-    d = report("-n", "4", "--timeout", "0.5", behaviour=["good", "hang"])
+    d = report("-n", "4", "--timeout", str(PATIENCE), behaviour=["good", "hang"])
     assert d["errors"] == {"timeout": 2}, d["errors"]
     d = report("-n", "20", "-c", "1", "--no-stream", behaviour="leave")
     assert d["completed"] == 20 and len(Server.connections) == 20, d["errors"]
@@ -228,14 +229,15 @@ def arrivals_follow_the_rate():
         assert 0.7 < statistics.mean(gaps) * 60 < 1.4, statistics.mean(gaps)
         assert low <= statistics.pstdev(gaps) / statistics.mean(gaps) <= high, (burstiness, statistics.pstdev(gaps) / statistics.mean(gaps))
         assert all(r["sent_s"] >= r["due_s"] for r in d["requests"])
-        assert sum(r["sent_s"] - r["due_s"] for r in d["requests"]) / 60 < 0.2
+        assert sum(r["sent_s"] - r["due_s"] for r in d["requests"]) / 60 < 0.2 * http_support.slow()
         near(d["e2el_ms"]["p50"], FIRST)
         assert Server.most_open > 1
 
 
 def limits_of_time_and_goals():
-    d = report("-n", "100000", "--duration", "0.7", "-c", "2", "--goodput", "ttft:1000,tpot:500")
-    assert 2 <= d["completed"] < 30 and d["request_goodput"] == d["request_throughput"]
+    slower = http_support.slow()
+    d = report("-n", "100000", "--duration", str(0.7 * slower), "-c", "2", "--goodput", "ttft:60000,tpot:60000")
+    assert 2 <= d["completed"] < 30 * slower and d["request_goodput"] == d["request_throughput"]
     d = report("-n", "4", "--goodput", "ttft:1")
     assert d["request_goodput"] == 0
     with tempfile.TemporaryDirectory() as folder:
@@ -256,16 +258,16 @@ def limits_of_time_and_goals():
 def an_interrupt_reports_what_is_done():
     Server.bodies, Server.behaviour = [], "good"
     p = subprocess.Popen([PROGRAM, "bench", "serve", "--base-url", URL, "-n", "100000", "-c", "2", "--json"], stdout=subprocess.PIPE, text=True)
-    end = time.monotonic() + 30
+    end = time.monotonic() + http_support.DEADLINE
     while len(Server.bodies) < 6 and time.monotonic() < end:
         time.sleep(0.02)
     p.send_signal(signal.SIGINT)
-    d = json.loads(p.communicate(timeout=30 * http_support.SLOW)[0])
+    d = json.loads(p.communicate(timeout=http_support.DEADLINE)[0])
     assert d["interrupted"] and d["completed"] >= 3 and set(d["errors"]) <= {"interrupted"}, d
 
 
 def with_our_server():
-    if " serve " not in subprocess.run([PROGRAM, "help"], capture_output=True, text=True, timeout=30).stdout:
+    if " serve " not in subprocess.run([PROGRAM, "help"], capture_output=True, text=True, timeout=http_support.DEADLINE).stdout:
         return False
     served = http_support.Server("--max-num-seqs", "8", "--max-model-len", "4096")
     serve, port = served.process, served.port
@@ -279,7 +281,7 @@ def with_our_server():
     finally:
         serve.terminate()
         try:
-            serve.wait(30)
+            serve.wait(http_support.DEADLINE)
         except subprocess.TimeoutExpired:
             serve.kill()
             raise

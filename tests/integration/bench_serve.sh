@@ -3,4 +3,4 @@
 set -u
 . "$2/tests/support/shell.sh"
 need_python
-timeout $((110 * slowness)) python3 -B "$source/tests/integration/bench_serve.py" "$program" "$source"
+timeout $((300 * slowness)) python3 -B "$source/tests/integration/bench_serve.py" "$program" "$source"

@@ -6,7 +6,7 @@ import threading
 import time
 import urllib.parse
 
-from http_support import DEADLINE, SLOW, Server, chat, equal, events, read_all, request, run
+from http_support import DEADLINE, Server, chat, equal, events, read_all, request, run, scaled, slow
 
 server = Server("--max-num-seqs", "4", "--ping-interval", "0.2")
 THINK_OFF = {"thinking": {"type": "disabled"}}
@@ -203,7 +203,7 @@ def a_small_store_drops_the_oldest():
     """Responses that end make room for their own conversation: what is dropped is not used any more."""
     s = Server("--response-store", "6K")
     body, c = {"model": "tiny", "max_output_tokens": 5, "input": "word " * 40}, None
-    for i in range(30):
+    for i in range(scaled(30, 12)):
         c = c or s.json("POST", "/v1/conversations", {})["id"]
         status, _, data = s.call("POST", "/v1/responses", {**body, "conversation": c})
         if status != 200:  # dropped, or too long for the context
@@ -265,7 +265,7 @@ def items_are_found_after_others_are_gone():
 
 def long_lists_are_not_read_again():
     """A page, one item and its end cost nothing like what reading the whole list costs: everyone else waits for it."""
-    body = b'{"items":[{"role":"user","id":"first","content":"a"},{"role":"user","id":"last","content":"b"},{"type":"x","n":[' + b"0," * 1500000 + b"0]}]}"
+    body = b'{"items":[{"role":"user","id":"first","content":"a"},{"role":"user","id":"middle","content":"b"},{"role":"user","id":"last","content":"c"},{"type":"x","n":[' + b"0," * scaled(6000000, 1500000) + b"0]}]}"
     start = time.monotonic()
     status, _, data = server.call("POST", "/v1/conversations", body)
     whole = time.monotonic() - start
@@ -275,9 +275,9 @@ def long_lists_are_not_read_again():
         start = time.monotonic()
         server.json(method, path + more)
         return time.monotonic() - start
-    page = min(takes("GET", "/items?order=asc&limit=1") for _ in range(4))
-    item = min(takes("GET", "/items/last") for _ in range(4))
-    end = min(takes("DELETE", f"/items/{i}") for i in ("last", "first"))
+    page = min(takes("GET", "/items?order=asc&limit=1") for _ in range(9))
+    item = min(takes("GET", "/items/last") for _ in range(9))
+    end = min(takes("DELETE", f"/items/{i}") for i in ("last", "first", "middle"))
     equal((page < whole / 4, item < whole / 4, end < whole / 4), (True, True, True), (whole, page, item, end))
     server.json("DELETE", path)
 
@@ -606,7 +606,7 @@ def a_client_that_leaves_frees_its_rows():
         server.wait_metric("bathyc_requests_waiting", lambda v: v == 0)
         server.wait_metric("bathyc_kv_blocks_used", lambda v: v == blocks)
         took = time.monotonic() - began
-        if took > 0.5 * SLOW + 0.5:
+        if took > slow():
             raise AssertionError(f"rows were there for {took:.2f} s")
     equal(start, 0)
 
@@ -616,7 +616,7 @@ def clients_that_reset_leave_nothing():
     body = {"model": "tiny", "prompt": "a", "max_tokens": 200, "ignore_eos": True, "stream": True}
     server.wait_metric("bathyc_http_open_requests", lambda v: v <= 1)
     fds = server.n_fds()
-    for i in range(200):
+    for i in range(scaled(200, 40)):
         s = server.connect()
         s.sendall(request("POST", "/v1/completions", body))
         s.recv(1)

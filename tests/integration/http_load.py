@@ -8,12 +8,11 @@ import sys
 import threading
 import time
 
-from http_support import SANITIZED, SLOW, Server, chat, equal, read_all, request, run
+from http_support import DEADLINE, SANITIZED, Server, chat, equal, read_all, request, run, scaled
 
-SCALE = int(os.environ.get("BY_TEST_SCALE", "100")) / 100
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 server = Server("--backend", "null", "--null-rate", "0", "--max-model-len", "1000000", "--max-queue", "100000",
-                "--output-buffer-kib", "64", "--write-timeout", "2")
+                "--output-buffer-kib", "64", "--write-timeout", "4")
 STREAM = {"model": "tiny", "prompt": "a", "stream": True}
 
 
@@ -60,7 +59,7 @@ def a_reader_with_pauses_gets_everything():
 
 
 def idle_connections_are_cheap():
-    n = int(10000 * SCALE) if SCALE < 1 else 10000
+    n = scaled(10000, 100)
     n = min(n, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
     before = rss()
     held = []
@@ -84,7 +83,7 @@ def resets_leave_nothing():
     fds = server.n_fds()
     slow = Server("--backend", "null", "--null-rate", "50", "--max-model-len", "1000000")
     before = slow.n_fds()
-    for i in range(int(1000 * min(SCALE, 1))):
+    for i in range(scaled(1000, 50)):
         s = slow.connect()
         s.sendall(request("POST", "/v1/completions", {**STREAM, "max_tokens": 1000}))
         s.recv(1)
@@ -126,7 +125,7 @@ def mixed(rng, n):
 
 def mixed_requests_leave_memory_flat():
     """[O33, O44] good, broken, cancelled and stored ones; after warming up the resident size stays."""
-    n = max(200, int(1500 * SCALE))
+    n = scaled(1500, 200)
 
     def round_of(seed):
         errors = []
@@ -140,7 +139,7 @@ def mixed_requests_leave_memory_flat():
         for t in threads:
             t.start()
         for t in threads:
-            t.join(200 * SLOW)
+            t.join(DEADLINE)
         equal(errors, [])
         server.wait_metric("bathyc_http_open_streams", lambda v: v == 0)
         return rss()

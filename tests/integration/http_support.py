@@ -16,10 +16,48 @@ from openapi_contract import Contract
 
 PROGRAM = sys.argv[1] if len(sys.argv) > 1 else "build/bathyc"
 SANITIZED = any(mark in open(PROGRAM, "rb").read() for mark in (b"__asan_init", b"__tsan_init"))
-SLOW = 10 if SANITIZED else 1  # deadlines times this
-DEADLINE = 60 * SLOW
+SLOW = 10 if SANITIZED else 1  # a sanitized program takes so much longer
+DEADLINE = 600 if SANITIZED else 120  # of waits whose length says nothing: only what hangs takes so long
+SCALE = int(os.environ.get("BY_TEST_SCALE", "100"))
 servers = []
 contract = Contract(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../web/openapi.json"))
+
+
+def scaled(n, least):
+    """n at BY_TEST_SCALE=100 and above; fewer below, but at least so many that the test still tests the same."""
+    return max(least, n * min(SCALE, 100) // 100)
+
+
+def slow():
+    """By how much the bound of something quick is to be multiplied here and now: the program may be sanitized, the machine slow, and
+    others may use it. At least 1. Measured with work that takes 20 ms on an idle machine."""
+    began = time.monotonic()
+    sum(i * i for i in range(300000))
+    return SLOW * max(1.0, (time.monotonic() - began) / 0.02)
+
+
+class Lag(threading.Thread):
+    """For how long threads of ours were held up meanwhile although they wanted to go on: `with Lag() as lag: ...; lag.most`. What
+    a stream may stand still is counted on top of that."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.most, self.over = 0.0, False
+
+    def run(self):
+        last = time.monotonic()
+        while not self.over:
+            time.sleep(0.002)
+            now = time.monotonic()
+            self.most, last = max(self.most, now - last), now
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over = True
+        self.join()
 
 
 class Server:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-from http_support import DEADLINE, PROGRAM, SLOW, Server, chat, equal, events, request, run
+from http_support import DEADLINE, PROGRAM, SANITIZED, SLOW, Lag, Server, chat, equal, events, request, run, scaled, slow
 
 drafted = Server("--draft-mode", "fixed", "--each-token", "--max-model-len", "4096", "--grammar-timeout", "1500")
 plain = Server("--draft-mode", "off", "--max-model-len", "4096")
@@ -43,7 +43,7 @@ def o16_an_enum_behind_a_reference_holds():
     body = chat("JSON, please.", temperature=2, honour_sampling=True, max_tokens=60,
                 response_format={"type": "json_schema", "json_schema": {"name": "row", "schema": schema}})
     seen = set()
-    for seed in range(0, 50, 10):  # ten choices, each with a seed of its own
+    for seed in range(0, scaled(50, 20), 10):  # ten choices, each with a seed of its own
         for c in plain.json("POST", "/v1/chat/completions", {**body, "seed": seed, "n": 10})["choices"]:
             v = json.loads(c["message"]["content"])
             equal((list(v), v["côté"] in ("левый", "右", None)), (["côté"], True), v)
@@ -80,19 +80,20 @@ def o17_nested_schemas_hold_nobody_up():
             while not gaps and t.is_alive() and time.monotonic() < end:
                 time.sleep(0.01)
             equal((errors, len(gaps) > 0), ([], True), "the other stream does not begin")
-            began = time.monotonic()
-            status, _, data = drafted.call("POST", "/v1/chat/completions", chat("JSON", max_tokens=4, structured_outputs={"json": nest(22, salt)}))
-            took = time.monotonic() - began
+            with Lag() as lag:
+                began = time.monotonic()
+                status, _, data = drafted.call("POST", "/v1/chat/completions", chat("JSON", max_tokens=4, structured_outputs={"json": nest(22, salt)}))
+                took = time.monotonic() - began
             stop.set()
             t.join(DEADLINE)
             equal((errors, t.is_alive()), ([], False))
-        return status, took, max(gaps), len(gaps)
+        return status, took < 2 * slow(), max(gaps) < 0.2 * SLOW + 4 * lag.most, len(gaps) > 2, took, max(gaps), lag.most
     seen = [attempt(1)]
-    while (seen[-1][1] > 2 * SLOW or seen[-1][2] > 0.2 * SLOW) and len(seen) < 4:  # others may use this machine, too
+    while not all(seen[-1][1:4]) and len(seen) < 4:  # others may use this machine, too
         seen.append(attempt(len(seen) + 1))
-    status, took, gap, n = seen[-1]
-    print(f"        status {status} after {took:.2f} s; {n} pieces of the other stream, largest gap {gap * 1000:.0f} ms")
-    equal((status in (200, 400), took < 2 * SLOW, gap < 0.2 * SLOW, n > 2), (True, True, True, True), seen)
+    status, *good, took, gap, lag = seen[-1]
+    print(f"        status {status} after {took:.2f} s; largest gap of the other stream {gap * 1000:.0f} ms, of this program {lag * 1000:.0f} ms")
+    equal((status in (200, 400), good), (True, [True] * 3), seen)
 
 
 def o18_schemas_and_drafts_give_the_same_bytes():
@@ -123,7 +124,7 @@ def o21_log_probabilities_do_not_depend_on_drafts():
 def o22_penalties_count_with_drafts():
     texts = {}
     for penalty in (2, -2):
-        a, b = (completion(s, prompt="na na na na", max_tokens=100, ignore_eos=True, frequency_penalty=penalty)["choices"][0]["text"] for s in (plain, drafted))
+        a, b = (completion(s, prompt="na na na na", max_tokens=scaled(100, 40), ignore_eos=True, frequency_penalty=penalty)["choices"][0]["text"] for s in (plain, drafted))
         equal(a, b, penalty)
         texts[penalty] = a
     equal(texts[2] != texts[-2], True, texts)
@@ -150,7 +151,7 @@ def o29_tool_turns_reuse_what_was_computed():
     tool = {"type": "function", "name": "get_weather", "description": "Weather of a city",
             "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
     body = {"model": "tiny", "tools": [tool], "max_output_tokens": 300, "temperature": 0, "honour_sampling": True, "reasoning": {"effort": "low"}}
-    r = plain.json("POST", "/v1/responses", {**body, "input": "A long story. " * 600 + "What is the weather in Oslo?"})
+    r = plain.json("POST", "/v1/responses", {**body, "input": "A long story. " * scaled(600, 150) + "What is the weather in Oslo?"})
     for turn in range(3):
         calls = [i for i in r["output"] if i["type"] == "function_call"]
         before = r["usage"]["input_tokens"] + r["usage"]["output_tokens"]
@@ -159,7 +160,7 @@ def o29_tool_turns_reuse_what_was_computed():
                                                  "input": more + [{"role": "user", "content": f"What is the weather in {['Rome', 'Paris', 'Oslo'][turn]}?"}]})
         got = r["usage"]["input_tokens_details"]["cached_tokens"]
         equal(got >= min(0.95 * before, before // 128 * 128), True, f"turn {turn}: {got} of {before}")
-    equal(before > 2000, True, before)
+    equal(before > scaled(2000, 500), True, before)
 
 
 def o41_a_limit_of_512():
@@ -198,9 +199,9 @@ def o44_metrics_stay_in_their_ranges():
     threads = [threading.Thread(target=load, args=(k,)) for k in range(4)]
     for t in threads:
         t.start()
-    before, end = {}, time.monotonic() + 2 * SLOW
+    before, end = {}, time.monotonic() + 2
     try:
-        while time.monotonic() < end:
+        while time.monotonic() < end or n_reads <= 5:
             m = plain.metrics()
             n_reads += 1
             for name, value in m.items():
@@ -217,7 +218,7 @@ def o44_metrics_stay_in_their_ranges():
         stop.set()
         for t in threads:
             t.join(DEADLINE)
-    equal((errors, n_reads > 5, len(counters) > 20), ([], True, True))
+    equal((errors, len(counters) > 20), ([], True))
     plain.wait_metric("bathyc_requests_running", lambda v: v == 0)
     plain.wait_metric("bathyc_kv_blocks_used", lambda v: v == 0)
 
@@ -229,13 +230,13 @@ def o45_knobs_are_read():
         s = Server("--ram", str(ram), "--max-model-len", "2048", "--max-num-seqs", "16")
         line = s.wait_line("ready after")
         equal(bool(re.search(r"ready after [0-9.]+ s \(loading [0-9.]+ s, first token [0-9.]+ s\)", line)), True, line)
-        for i in range(4):
+        for i in range(1 if SANITIZED else 4):
             completion(s, prompt=[300 + (i * 7 + j) % 200 for j in range(1500)], max_tokens=1)
             if i == 0:
                 start = s.rss()  # what a step of so many rows needs is there
         m = s.metrics()
         seen[ram] = (m["bathyc_kv_blocks"], m['bathyc_memory_bytes{use="tensor"}'])
-        if s.rss() - start > ram + (8 << 20) and SLOW == 1:
+        if s.rss() - start > ram + (8 << 20) and not SANITIZED:
             raise AssertionError(f"--ram {ram}: {s.rss() - start} bytes more")
         s.stop()
     (small, small_bytes), (large, large_bytes) = seen.values()

@@ -80,7 +80,7 @@ class Replay(http.server.BaseHTTPRequestHandler):
 
     def metrics(self):
         """The real text of the registry, with a few figures that move."""
-        dump = subprocess.run([Path(self.program).parent / "tests/test_metrics", "--dump"], capture_output=True, text=True, timeout=30)
+        dump = subprocess.run([Path(self.program).parent / "tests/test_metrics", "--dump"], capture_output=True, text=True, timeout=120)
         Replay.tokens += 130
         moving = {"bathyc_engine_output_tokens_total": 9000 + Replay.tokens, "bathyc_engine_prompt_rows_total": 700 + Replay.tokens * 2,
                   "bathyc_requests_running": 3 + Replay.tokens // 130 % 4, "bathyc_kv_usage_ratio": 0.3 + Replay.tokens % 1700 / 4000}
@@ -257,7 +257,7 @@ def troubles(b, url, picture):
         way()
         b.wait(IDLE)
         assert "stopped" in last(b, ".figures") and "word3" in last(b, ".body")
-        assert Replay.left.wait(10), "the stopped stream went on"
+        assert Replay.left.wait(120), "the stopped stream went on"
 
     # Edit the first message: what follows is replaced.
     b.run("document.querySelector('.msg.user .foot button').click()")
@@ -409,7 +409,7 @@ def main():
 
 def with_server(b, program, picture):
     """The conversation and the graphs against the real server. False when this program has none."""
-    if " serve " not in subprocess.run([program, "help"], capture_output=True, text=True, timeout=30).stdout:
+    if " serve " not in subprocess.run([program, "help"], capture_output=True, text=True, timeout=120).stdout:
         return False
     served = http_support.Server("--honour-sampling", "--max-num-seqs", "8", wait=False)
     server, url = served.process, f"http://127.0.0.1:{served.port}/"
@@ -423,7 +423,7 @@ def with_server(b, program, picture):
     finally:
         server.send_signal(signal.SIGTERM)
         try:
-            server.wait(30)
+            server.wait(120)
         except subprocess.TimeoutExpired:
             server.kill()
             raise

@@ -29,7 +29,7 @@ SERVER = None
 
 
 def connect():
-    s = socket.create_connection(("127.0.0.1", SERVER.port), 60)
+    s = socket.create_connection(("127.0.0.1", SERVER.port), http_support.DEADLINE)
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return s
 
@@ -140,7 +140,7 @@ def slow(rng):
     """A small receive window and pauses."""
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    s.settimeout(60)
+    s.settimeout(http_support.DEADLINE)
     s.connect(("127.0.0.1", SERVER.port))
     with s:
         s.sendall(request("/v1/chat/completions", chat(rng, stream=True) | {"max_tokens": 30}))
@@ -224,7 +224,7 @@ def run(n, seed):
 
 def settled(pid):
     """What is left once every request has ended: (resident bytes, descriptors, metrics)."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + http_support.DEADLINE
     while True:
         _, m = metrics()
         busy = sum(m.get("bathyc_" + k, 0) for k in ("requests_running", "requests_waiting", "http_open_streams", "kv_blocks_used", "state_slots_used"))
@@ -266,7 +266,7 @@ def main():
     finally:
         server.terminate()
         try:
-            assert server.wait(90) == 0, f"the server ended with {server.returncode}: {SERVER.lines}"
+            assert server.wait(http_support.DEADLINE) == 0, f"the server ended with {server.returncode}: {SERVER.lines}"
         except subprocess.TimeoutExpired:
             server.kill()
             raise

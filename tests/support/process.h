@@ -13,7 +13,7 @@ typedef struct by_process_opts {
     size_t input_bytes;
     const char *const *env; /* NULL-terminated "NAME=value" put before the own environment; NULL = none */
     const char *cwd;        /* NULL = the test's */
-    double limit_s;         /* 0 = 60 */
+    double limit_s;         /* 0 = 60; ten times that with a sanitizer */
     bool closed_stdout;     /* the reading end of standard output is closed before it starts */
 } by_process_opts;
 

@@ -162,12 +162,12 @@ static void stop_strings_end_texts_at_any_place(void **state) {
     ask(&first, COMPLETIONS, format("{%s}", prompt));
     run(&first, by_source_path("models/tiny"), NULL);
     by_str text = text_of(&first, 0);
-    enum { CUTS = 12 };
-    by_str stops[CUTS];
+    const int cuts = by_test_scaled(100) >= 100 ? 12 : 4;
+    by_str stops[12];
     size_t plain = 0; /* up to the first special token, whose text is one piece for stop strings */
     while (plain < text.len && text.ptr[plain] != '<') plain++;
     assert_true(plain > 60);
-    for (int i = 0; i < CUTS; i++) {
+    for (int i = 0; i < cuts; i++) {
         size_t at = by_rng_below(&rng, plain - 20), n = 1 + by_rng_below(&rng, 19);
         stops[i] = by_str_of(text.ptr + at, n); /* the model writes ASCII */
         const char *include = i % 2 ? ",\"include_stop_str_in_output\":true" : "";
@@ -175,7 +175,7 @@ static void stop_strings_end_texts_at_any_place(void **state) {
         ask(&s, COMPLETIONS, format("{%s,\"stop\":[%s]}", prompt, quoted(by_str_z(format("%.*s~never", (int)n, stops[i].ptr)))));
     }
     run(&s, by_source_path("models/tiny"), NULL);
-    for (int i = 0; i < CUTS; i++) {
+    for (int i = 0; i < cuts; i++) {
         size_t at = (size_t)((const char *)memmem(text.ptr, text.len, stops[i].ptr, stops[i].len) - text.ptr);
         assert_true(by_str_eq(text_of(&s, 2 * i), by_str_take(text, at + (i % 2 ? stops[i].len : 0))));
         assert_true(by_str_eqz(by_json_get(choice(&s, 2 * i), "finish_reason")->v.s, "stop"));
@@ -229,13 +229,13 @@ static void characters_are_never_cut_into_pieces(void **state) {
     (void)state;
     sheet s = {0};
     const char *bias = only_bytes_of("\xf0\x9f\xa7\x91\xf0\x9f\x8f\xbd\xe2\x80\x8d\xf0\x9f\x9a\x80\xc3\xa9\xe6\xbc\xa2");
-    enum { SEEDS = 12 };
-    for (int i = 0; i < SEEDS; i++)
+    const int seeds = by_test_scaled(100) >= 100 ? 12 : 4;
+    for (int i = 0; i < seeds; i++)
         ask(&s, CHAT, format("{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"thinking\":{\"type\":\"disabled\"},"
                              "\"seed\":%d,\"max_tokens\":80,\"logprobs\":true,\"ignore_eos\":true,\"logit_bias\":{%s}}", i, bias));
     run(&s, small, NULL);
     int n_whole = 0;
-    for (int i = 0; i < SEEDS; i++) {
+    for (int i = 0; i < seeds; i++) {
         by_buf bytes = {0}, want = {0};
         const by_json *list = by_json_get(by_json_get(choice(&s, i), "logprobs"), "content");
         for (uint32_t k = 0; k < list->n; k++) {
@@ -259,13 +259,14 @@ static void a_long_prompt_gives_the_same_cold_warm_and_in_company(void **state) 
     (void)state;
     const char *a = ids_body("1", 2899, ",\"max_tokens\":24,\"temperature\":0");
     sheet turns = {0}, together = {0};
-    for (int i = 0; i < 4; i++) ask(&turns, COMPLETIONS, a);
+    const int n_turns = by_test_scaled(100) >= 100 ? 4 : 2;
+    for (int i = 0; i < n_turns; i++) ask(&turns, COMPLETIONS, a);
     run(&turns, small, "--max-num-seqs", "1", NULL);
     ask(&together, COMPLETIONS, ids_body("2", 500, ",\"max_tokens\":40"));
     ask(&together, COMPLETIONS, a);
     ask(&together, COMPLETIONS, ids_body("3", 900, ",\"max_tokens\":30,\"seed\":9"));
     run(&together, small, NULL);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < n_turns; i++) {
         assert_string_equal(choices(&turns, i), choices(&together, 1));
         assert_in_range(usage(&turns, i, "prompt_tokens_details", "cached_tokens"), i ? 2816 : 0, i ? 2899 : 0);
         assert_int_equal(usage(&turns, i, NULL, "completion_tokens"), 24);
@@ -415,7 +416,7 @@ static void flags_of_the_sampler_and_of_the_caches(void **state) {
     (void)state;
     sheet plain = {0}, roomy = {0}, banned = {0}, drawn = {0};
     by_buf lines = {0};
-    enum { N = 6 };
+    const int N = by_test_scaled(100) >= 100 ? 6 : 2;
     for (int i = 0; i < N; i++) {
         const char *fields = format("\"tokens\":[9,10,%d],\"max_tokens\":30,\"ignore_eos\":true,\"seed\":%d", 11 + i, i);
         ask_ids(&plain, fields);
@@ -522,7 +523,7 @@ static void a_long_text_is_understood_to_its_end(void **state) {
     by_buf text = {0}, ids = {0};
     by_err err;
     sheet s = {0};
-    int n = by_test_scaled(100) >= 100 ? LONG_PROMPT : 3 * SLICE;
+    int n = by_test_scaled(100) >= 100 ? LONG_PROMPT : 2 * SLICE;
     assert_true(by_random_model(model, flags));
     if (by_json_read_file(&golden, &arena, &text, by_golden_path("long_context/slices.json"), &err) < 0) fail_msg("%s", err.msg);
     uint32_t x = 12345;

@@ -13,6 +13,7 @@
 #include "engine/solo_gen.h"
 #include "json/json.h"
 #include "support/golden.h"
+#include "support/seed.h"
 
 enum { PROMPTS = 10, PROMPT_MAX = 100, TOKENS = 48, CONTEXT = PROMPT_MAX + TOKENS };
 
@@ -23,7 +24,7 @@ typedef struct {
 } answer;
 
 static answer answers[PROMPTS];
-static int32_t eos, K;
+static int32_t eos, K, n_prompts;
 static by_err err;
 static const char *folder;
 
@@ -49,7 +50,7 @@ static by_status note_drafts(void *arg, int64_t position, const by_spec_drafts *
 static void read_prompts(void) {
     by_lines *lines = by_lines_open(by_golden_path("tiny/greedy.jsonl"));
     by_str line;
-    for (int i = 0; i < PROMPTS;) {
+    for (int i = 0; i < n_prompts;) {
         by_arena arena;
         by_arena_init(&arena, BY_MEM_JSON);
         by_json row;
@@ -69,6 +70,7 @@ static void read_prompts(void) {
 
 static int make_answers(void **state) {
     (void)state;
+    n_prompts = by_test_scaled(100) >= 100 ? PROMPTS : 4;
     folder = by_source_path("models/tiny");
     by_solo s;
     by_solo_opts o = {.device = {.backend = BY_BACKEND_CPU, .n_threads = 1}, .model = {.numerics = BY_NUMERICS_DEPLOYED}, .draft = true};
@@ -77,7 +79,7 @@ static int make_answers(void **state) {
     check(by_solo_reserve(&s, CONTEXT, 64, &err));
     eos = s.model->cfg.eos_id;
     K = s.n_drafts;
-    for (int i = 0; i < PROMPTS; i++) {
+    for (int i = 0; i < n_prompts; i++) {
         answer *a = &answers[i];
         by_solo_gen_opts g = {.sampling = by_sample_params_default(), .max_tokens = TOKENS, .probe = note_drafts, .probe_arg = a};
         g.sampling.law.temperature = 0;
@@ -120,8 +122,8 @@ static counts run(by_draft_mode mode, const by_draft_cost_point *cost, int32_t n
     o.model_dir = folder;
     o.device.n_threads = 1;
     o.max_context = CONTEXT;
-    o.kv_blocks = 2 * PROMPTS;
-    o.sched.max_seqs = PROMPTS;
+    o.kv_blocks = 2 * n_prompts;
+    o.sched.max_seqs = n_prompts;
     o.sched.max_rows = 128;
     o.draft_mode = mode;
     o.cost = cost;
@@ -131,7 +133,7 @@ static counts run(by_draft_mode mode, const by_draft_cost_point *cost, int32_t n
     by_request *r[PROMPTS];
     counts c = {0};
     check(by_engine_open(&e, &o, &err));
-    for (int i = 0; i < PROMPTS; i++) {
+    for (int i = 0; i < n_prompts; i++) {
         by_request_opts q = by_request_opts_default();
         q.tokens = answers[i].tokens;
         q.n_tokens = answers[i].n_prompt;
@@ -141,7 +143,7 @@ static counts run(by_draft_mode mode, const by_draft_cost_point *cost, int32_t n
         q.ignore_eos = endless;
         check(by_engine_submit(e, &q, &r[i], &err));
     }
-    for (int i = 0; i < PROMPTS; i++) {
+    for (int i = 0; i < n_prompts; i++) {
         const answer *a = &answers[i];
         by_event ev;
         int32_t at = a->n_prompt;
@@ -164,7 +166,7 @@ static counts run(by_draft_mode mode, const by_draft_cost_point *cost, int32_t n
 
 static counts expected(bool whole) {
     counts sum = {0};
-    for (int i = 0; i < PROMPTS; i++) {
+    for (int i = 0; i < n_prompts; i++) {
         counts c = walk(&answers[i], whole);
         sum.n_steps += c.n_steps;
         sum.n_verified += c.n_verified;

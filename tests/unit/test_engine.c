@@ -76,12 +76,12 @@ static double cost_of_a_step(uint64_t n) {
 
 static void a_step_allocates_nothing_and_leaves_the_processor_alone(void **state) {
     (void)state;
-    double few = cost_of_a_step(256), many = by_test_scaled(100) >= 100 ? cost_of_a_step(MANY) : few;
-    double each = (many - few) / (MANY - 256);
-    print_message("the scheduler takes %.1f us of a step of 256 sequences, %.3f us for each one more\n", few, each);
+    bool whole = by_test_scaled(100) >= 100;
+    double few = cost_of_a_step(whole ? 256 : 64), many = whole ? cost_of_a_step(MANY) : few, each = (many - few) / (MANY - 256);
+    if (whole) print_message("the scheduler takes %.1f us of a step of 256 sequences, %.3f us for each one more\n", few, each);
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     /* The bounds are 100 us and 1 us on a machine of its own (`bathyc bench engine`); tests share theirs. */
-    if (by_test_scaled(100) >= 100) assert_true(few < 400 && each < 4);
+    if (whole) assert_true(few < 400 && each < 4);
 #endif
 }
 
@@ -112,8 +112,8 @@ static void mix_settings(by_request_opts *q, int i) {
 
 static void steps_of_many_settings_with_drafts_allocate_nothing(void **state) {
     (void)state;
-    enum { N = 256 };
-    static by_request *r[N];
+    static by_request *r[256];
+    const int N = by_test_scaled(100) >= 100 ? 256 : 48;
     for (int rule = 0; rule < 2; rule++) {
         by_engine_opts o = by_run_engine_opts(2, 120, N, N, 6 * N);
         o.state_slots = N;
@@ -128,9 +128,9 @@ static void steps_of_many_settings_with_drafts_allocate_nothing(void **state) {
             mix_settings(&q, i);
             r[i] = by_run_submit(e, &q);
         }
-        stats_after(e, 6 * N);
+        stats_after(e, 6 * (uint64_t)N);
         uint64_t calls = by_alloc_calls();
-        by_engine_stats s = stats_after(e, 16 * N);
+        by_engine_stats s = stats_after(e, 16 * (uint64_t)N);
         assert_int_equal(s.sched.n_running, N);
         assert_true(s.draft.n_verified > 0);
         assert_int_equal(by_alloc_calls(), calls);
@@ -142,8 +142,8 @@ static void steps_of_many_settings_with_drafts_allocate_nothing(void **state) {
 /* The same for choices that a grammar limits, but for what a matcher remembers of its text, which grows now and then. */
 static void steps_of_limited_requests_allocate_next_to_nothing(void **state) {
     (void)state;
-    enum { N = 12 };
-    by_request *r[N];
+    by_request *r[12];
+    const int N = by_test_scaled(100) >= 100 ? 12 : 5; /* each of the five settings */
     by_engine_opts o = by_run_engine_opts(2, 200, 64, N, 6 * N);
     o.model_dir = by_source_path("models/tiny");
     o.draft_mode = BY_DRAFT_FIXED;
@@ -158,9 +158,9 @@ static void steps_of_limited_requests_allocate_next_to_nothing(void **state) {
         mix_settings(&q, i % 5); /* no bans */
         r[i] = by_run_submit(e, &q);
     }
-    stats_after(e, 60 * N);
+    stats_after(e, 60 * (uint64_t)N);
     uint64_t calls = by_alloc_calls();
-    by_engine_stats s = stats_after(e, 80 * N);
+    by_engine_stats s = stats_after(e, 80 * (uint64_t)N);
     assert_in_range(by_alloc_calls() - calls, 0, N); /* of 20 N tokens */
     assert_int_equal(s.sched.n_running, N);
     for (int i = 0; i < N; i++) by_request_release(r[i]);
@@ -211,7 +211,7 @@ static void choices_go_on_without_the_first(void **state) {
     static by_run_result want, got;
     by_engine_opts o = options();
     by_engine *e = by_run_open(&o);
-    for (int round = 0; round < 4; round++) {
+    for (int round = 0; round < by_test_scaled(4) + 1; round++) {
         by_run_random_tokens(&rng, a, 560, e);
         by_request_opts q = by_run_request(a, 560, 12, 40 + (uint64_t)round);
         q.n = q.best_of = 3;
@@ -262,30 +262,31 @@ static void a_reader_that_does_not_read_stops_only_its_own_request(void **state)
 
 static void a_swap_finds_its_memory_when_nothing_else_can_run(void **state) {
     (void)state;
+    const int n = by_test_scaled(100) >= 100 ? 6 : 3;
     static by_run_result want[6], got;
     static int32_t tokens[6][128];
     by_engine_opts o = options();
     by_engine *e = by_run_open(&o);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < n; i++) {
         by_run_random_tokens(&rng, tokens[i], 120, e);
         by_request_opts q = by_run_request(tokens[i], 120, 200, (uint64_t)i);
         by_run_read(&want[i], by_run_submit(e, &q));
     }
     by_engine_close(e);
     o.max_context = 384;
-    o.kv_blocks = 6; /* one each at first, three in the end */
-    o.state_slots = 6;
+    o.kv_blocks = n; /* one each at first, three in the end */
+    o.state_slots = n;
     o.ram_bytes = 1; /* nothing left for swapped state */
     o.expect_quantile = 0.01;
     for (int async = 0; async < 2; async++) {
         o.async = async;
         e = by_run_open(&o);
         by_request *r[6];
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < n; i++) {
             by_request_opts q = by_run_request(tokens[i], 120, 200, (uint64_t)i);
             r[i] = by_run_submit(e, &q);
         }
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < n; i++) {
             by_run_read(&got, r[i]);
             assert_true(by_run_same("without host memory", &got, &want[i]));
         }

@@ -500,7 +500,7 @@ static void a_nan_fails_its_own_request_only(void **state) {
         assert_true(by_engine_wait_idle(by_service_engine(s), 60000));
     }
     by_engine_stats st = by_engine_stats_get(by_service_engine(s));
-    for (int i = 0; i < 400 && st.n_failed + st.n_finished < 12; i++) { /* the last figures come a moment after the last event */
+    for (int i = 0; i < 12000 && st.n_failed + st.n_finished < 12; i++) { /* the last figures come a moment after the last event */
         nanosleep(&(struct timespec){0, 5000000}, NULL);
         st = by_engine_stats_get(by_service_engine(s));
     }
