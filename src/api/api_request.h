@@ -88,6 +88,7 @@ typedef struct by_api_bias {
 /* Sampling settings. The fields behind constraint are the server profile's and keep their neutral values in parity. */
 typedef struct by_api_inference {
     bool has_max_tokens, has_top_logprobs, has_seed;
+    bool default_max_tokens; /* Completions: max_tokens is the API's default, which nobody has asked for */
     bool logprobs;
     uint32_t max_tokens;
     uint32_t top_logprobs; /* 0..20 */

@@ -122,7 +122,7 @@ static by_status convert_max_tokens(by_convert *cv, const by_json *v) {
     }
     BY_TRY(by_set_max_tokens(cv, v, false));
     if (inf->has_max_tokens) return BY_OK;
-    inf->has_max_tokens = true;
+    inf->has_max_tokens = inf->default_max_tokens = true;
     inf->max_tokens = DEFAULT_MAX_TOKENS;
     return BY_OK;
 }

@@ -16,8 +16,8 @@ by_status by_api_resolve_max_tokens(uint32_t *out, by_api_error *error, by_arena
                                     by_err *err) {
     by_convert cv = {.arena = arena, .opt = options, .error = error, .err = err};
     cv.server = options->profile == BY_API_SERVER;
-    bool asked = c->inference.has_max_tokens;
-    uint64_t n = asked                                    ? c->inference.max_tokens
+    bool asked = c->inference.has_max_tokens && !c->inference.default_max_tokens;
+    uint64_t n = c->inference.has_max_tokens              ? c->inference.max_tokens
                  : !c->conversation.thinking              ? 8192
                  : c->conversation.effort == BY_EFFORT_MAX ? 131072
                                                           : 65536;

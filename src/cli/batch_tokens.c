@@ -25,7 +25,7 @@ struct by_batch_tokens {
     by_request_info info;
     choice *choices; /* [n] */
     int32_t n, n_open;
-    int64_t n_prompt;
+    int64_t n_prompt, deadline_ms;
     bool logprobs, prompt_logprobs, smaller;
 };
 
@@ -36,7 +36,7 @@ bool by_batch_tokens_is(const by_json *row) { return by_json_get(row, "tokens") 
 static by_status check_names(const by_json *row, by_err *err) {
     static const char *const names[] = {"custom_id", "tokens", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed",
                                         "repetition_penalty", "frequency_penalty", "presence_penalty", "logit_bias", "banned_token_ids",
-                                        "stop_token_ids", "min_tokens", "ignore_eos", "n", "best_of", "logprobs", "prompt_logprobs", "priority"};
+                                        "stop_token_ids", "min_tokens", "ignore_eos", "n", "best_of", "logprobs", "prompt_logprobs", "priority", "deadline_ms"};
     for (uint32_t i = 0; i < row->n; i++) {
         size_t k = 0;
         while (k < sizeof names / sizeof names[0] && !by_str_eqz(row->v.members[i].key, names[k])) k++;
@@ -127,6 +127,8 @@ static by_status read_request(by_request_opts *o, by_batch_tokens *q, const by_j
     o->best_of = o->n;
     BY_TRY(read_int(&o->best_of, row, "best_of", 1, INT32_MAX, err));
     BY_TRY(read_int(&o->priority, row, "priority", INT32_MIN, INT32_MAX, err));
+    BY_TRY(by_json_field_int(&o->deadline_ms, row, "deadline_ms", 0, INT32_MAX, err));
+    q->deadline_ms = o->deadline_ms;
     BY_TRY(by_json_field_bool(&o->ignore_eos, row, "ignore_eos", err));
     BY_TRY(read_int(&o->n_top, row, "logprobs", 0, BY_SAMPLE_TOP_LOGPROBS_MAX, err));
     BY_TRY(by_json_field_bool(&o->prompt_logprobs, row, "prompt_logprobs", err));
@@ -214,6 +216,8 @@ by_status by_batch_tokens_pump(by_batch_tokens *q, by_err *err) {
         if (status == BY_AGAIN) return BY_AGAIN;
         if (status != BY_OK) return BY_FAIL(err, BY_EINTERNAL, "the engine ended a request without its end");
         take(q, &ev);
+        if (ev.finish == BY_CHOICE_CANCELLED && q->deadline_ms > 0)
+            return BY_FAIL(err, BY_ETIMEOUT, "not finished within %lld ms", (long long)q->deadline_ms);
         if (ev.finish == BY_CHOICE_CANCELLED) return BY_FAIL(err, BY_ECANCELLED, "cancelled: the engine is shutting down");
         if (ev.finish != BY_CHOICE_ERROR) continue;
         status = by_request_error(q->request, err);

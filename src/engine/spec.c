@@ -118,6 +118,19 @@ by_status by_spec_reserve(by_spec *s, int32_t n, by_err *err) {
 
 /* ---- judging ---- */
 
+/* Why there was no distribution of s->row, which was edited from logits: that a request has forbidden every token is its own mistake, not
+ * the model's. */
+static by_status explain(const by_spec *s, const float *logits, by_status status, by_err *err) {
+    bool had = false;
+    if (status != BY_ENUMERIC) return status;
+    for (int32_t i = 0; i < s->vocab; i++) {
+        if (s->row[i] != -INFINITY) return status;
+        had = had || logits[i] > -INFINITY;
+    }
+    if (!had) return status;
+    return BY_FAIL(err, BY_EINVAL, "no token is left: banned_token_ids, logit_bias and what min_tokens holds back forbid all %d", s->vocab);
+}
+
 by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *row, const by_spec_drafts *drafts, int32_t draft,
                          by_spec_token *out, by_sample_top *top, by_err *err) {
     const float *logits = row->logits;
@@ -138,12 +151,11 @@ by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *
     }
     by_sample_dist d;
     bool greedy = by_sample_is_greedy(law->params), rejection = law->rule == BY_SAMPLE_REJECTION && !greedy;
-    if (rejection && draft >= 0) {
-        BY_TRY(judge_by_rejection(s, law, row, logits, drafts, draft, &d, out, err));
-    } else {
-        BY_TRY(draw(s, law, logits, position_of(law, row), BY_SAMPLE_DRAW_FRESH, &d, &out->id, err));
-        out->accepted = draft >= 0 && out->id == draft;
-    }
+    by_status status = rejection && draft >= 0
+                           ? judge_by_rejection(s, law, row, logits, drafts, draft, &d, out, err)
+                           : draw(s, law, logits, position_of(law, row), BY_SAMPLE_DRAW_FRESH, &d, &out->id, err);
+    if (status < 0) return logits == s->row ? explain(s, row->logits, status, err) : status;
+    if (!rejection || draft < 0) out->accepted = draft >= 0 && out->id == draft;
     if (reports_plain(law)) BY_TRY(by_sample_dist_make(&d, logits, s->vocab, &plain_law, s->scratch, err));
     out->logprob = by_sample_dist_logprob(&d, out->id);
     out->smaller = law->sum_smaller ? (float)by_sample_dist_smaller(&d, out->id) : 0;

@@ -380,6 +380,23 @@ static void context_length_exceeded(void **state) {
         }
 }
 
+/* Completions generate 16 tokens where nothing is said, and fewer where the context ends: only what was asked for is refused. */
+static void completions_default_ends_with_the_context(void **state) {
+    (void)state;
+    by_api_options o;
+    uint32_t n = 0;
+    by_api_options_init(&o);
+    o.profile = BY_API_SERVER;
+    for (int asked = 0; asked < 2; asked++) {
+        good(BY_API_COMPLETIONS, BY_API_SERVER, asked ? "\"prompt\":\"a\",\"max_tokens\":16" : "\"prompt\":\"a\"");
+        by_status status = by_api_resolve_max_tokens(&n, &refusal, &arena, &req, &o, 100, 512, NULL);
+        assert_true(status == BY_OK && n == 16);
+        status = by_api_resolve_max_tokens(&n, &refusal, &arena, &req, &o, 502, 512, NULL);
+        if (asked) assert_int_equal(status, BY_EINVAL);
+        else assert_true(status == BY_OK && n == 10);
+    }
+}
+
 static void developer_role(void **state) {
     (void)state;
     const char *rest = "\"messages\":[{\"role\":\"developer\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":\"a\"}]";
@@ -649,6 +666,7 @@ int main(void) {
         TEST(contradictions),
         TEST(empty_content_and_prompts),
         TEST(context_length_exceeded),
+        TEST(completions_default_ends_with_the_context),
         TEST(developer_role),
         TEST(honoured_sampling),
         TEST(depth_of_a_body),

@@ -351,10 +351,16 @@ static void lines_of_ids_have_fields_of_their_own(void **state) {
     sheet s = {0};
     static const char *const bad[] = {"\"tokens\":[]", "\"tokens\":[5376]", "\"tokens\":[1,\"x\"]", "\"tokens\":7",
                                       "\"tokens\":[9],\"max_token\":3", "\"tokens\":[9],\"temperature\":\"hot\"",
-                                      "\"tokens\":[9],\"logit_bias\":{\"x\":1}", "\"tokens\":[9],\"best_of\":1,\"n\":2"};
-    static const char *const named[] = {"prompt", "5376", "tokens[1]", "tokens", "max_token", "temperature", "logit_bias", "best_of"};
+                                      "\"tokens\":[9],\"logit_bias\":{\"x\":1}", "\"tokens\":[9],\"best_of\":1,\"n\":2",
+                                      "all tokens banned"};
+    static const char *const named[] = {"prompt", "5376", "tokens[1]", "tokens", "max_token", "temperature", "logit_bias", "best_of", "no token is left"};
     enum { BAD = sizeof bad / sizeof bad[0] };
-    for (int i = 0; i < BAD; i++) ask_ids(&s, bad[i]);
+    by_buf all = {0};
+    for (int id = 0; id < 5376; id++) by_buf_printf(&all, "%c%d", id ? ',' : '[', id);
+    by_buf_push_byte(&all, ']');
+    for (int i = 0; i < BAD; i++) ask_ids(&s, i + 1 < BAD ? bad[i] : format("\"tokens\":[9],\"banned_token_ids\":%s", by_buf_z(&all)));
+    by_buf_deinit(&all);
+    int late = ask_ids(&s, "\"tokens\":[9,10,11],\"max_tokens\":8000,\"ignore_eos\":true,\"deadline_ms\":1");
     int plain = ask_ids(&s, "\"tokens\":[9,10,11],\"max_tokens\":20,\"temperature\":0,\"ignore_eos\":true");
     int prompt = ask_ids(&s, "\"tokens\":[9,10,11],\"max_tokens\":1,\"temperature\":0,\"prompt_logprobs\":true");
     int best = ask_ids(&s, "\"tokens\":[9,10,11],\"max_tokens\":5,\"seed\":3,\"best_of\":4,\"n\":2");
@@ -364,6 +370,7 @@ static void lines_of_ids_have_fields_of_their_own(void **state) {
         assert_int_equal(status_of(&s, i), 400);
         if (!strstr(by_arena_dup(&arena, by_json_get(error, "message")->v.s).ptr, named[i])) fail_msg("%s: not named", bad[i]);
     }
+    assert_int_equal(status_of(&s, late), 504);
     assert_int_equal(by_json_get(body_of(&s, prompt), "prompt_logprobs")->n, 3);
     assert_int_equal(by_json_get(body_of(&s, best), "choices")->n, 2);
     const by_json *tokens = by_json_get(choice(&s, plain), "tokens");
