@@ -61,6 +61,12 @@ static void put_engine(by_buf *out, const by_engine_stats *e) {
     by_buf_printf(out, "cache: %" PRIu64 " tokens found, %" PRIu64 " of them computed again; %" PRIu64 " snapshots, %" PRIu64 " used; "
                        "%" PRIu64 " preemptions, %" PRIu64 " wasted rows\n", e->n_hit_tokens, e->n_replayed_rows, e->n_snapshots,
                   e->n_snapshot_hits, e->sched.n_preempted, e->n_wasted_rows);
+    by_buf_printf(out, "tiers: %" PRIu64 " tokens found with their windows in host memory, %" PRIu64 " in blocks alone; copied MB:",
+                  e->n_snapshot_hit_tokens, e->n_hit_tokens - e->n_snapshot_hit_tokens);
+    for (int k = 0; k < BY_COPY_N; k++)
+        by_buf_printf(out, "%s %s %.1f", k ? "," : "", by_copy_name((by_copy)k), (double)e->copied_bytes[k] * 1e-6);
+    by_buf_printf(out, "\nwork: %.4g Tflop, %.4g of them attention (%.3g a second of the device); rows x context %.4g\n", e->ops * 1e-12,
+                  e->attention_ops * 1e-12, e->device_s > 0 ? e->ops * 1e-12 / e->device_s : 0, e->query_keys);
     put_tally(out, "device time of a step", "ms", &e->step_us, 1e-3);
     put_tally(out, "rows of a step", "rows", &e->step_rows, 1);
     put_tally(out, "prompt rows of a step", "rows", &e->prefill_rows, 1);
@@ -68,9 +74,14 @@ static void put_engine(by_buf *out, const by_engine_stats *e) {
                        " sequences with slow readers, %" PRIu64 " for memory\n", e->n_blocks_forgotten, e->n_snapshots_replaced,
                   e->n_snapshots_dropped, e->sched.n_preempted_paused, e->sched.n_preempted - e->sched.n_preempted_paused);
     if (e->draft.n_verified == 0) return;
+    const by_draft_stats *d = &e->draft;
     by_buf_printf(out, "drafts: %" PRIu64 " verified, %.1f %% accepted, %.2f tokens a step; confidences off by %.3f; proposing %.3f s\n",
-                  e->draft.n_verified, share((double)e->draft.n_accepted, (double)e->draft.n_verified), by_draft_mean_length(&e->draft),
-                  by_draft_calibration_error(&e->draft), e->draft.draft_s);
+                  d->n_verified, share((double)d->n_accepted, (double)d->n_verified), by_draft_mean_length(d),
+                  by_draft_calibration_error(d), d->draft_s);
+    by_buf_printf(out, "  by position           ");
+    for (int i = 0; i < BY_ENGINE_DRAFTS_MAX && d->verified[i] > 0; i++)
+        by_buf_printf(out, " %.1f", share((double)d->accepted[i], (double)d->verified[i]));
+    by_buf_printf(out, " %% accepted; %.2f verified a step\n", by_draft_mean_verified(d));
 }
 
 void by_batch_stats_write(by_buf *out, const by_batch_stats *s, const by_engine_stats *e, double seconds) {

@@ -36,7 +36,8 @@ bool by_batch_tokens_is(const by_json *row) { return by_json_get(row, "tokens") 
 static by_status check_names(const by_json *row, by_err *err) {
     static const char *const names[] = {"custom_id", "tokens", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed",
                                         "repetition_penalty", "frequency_penalty", "presence_penalty", "logit_bias", "banned_token_ids",
-                                        "stop_token_ids", "min_tokens", "ignore_eos", "n", "best_of", "logprobs", "prompt_logprobs", "priority", "deadline_ms"};
+                                        "stop_token_ids", "min_tokens", "ignore_eos", "n", "best_of", "logprobs", "prompt_logprobs", "priority",
+                                        "deadline_ms"};
     for (uint32_t i = 0; i < row->n; i++) {
         size_t k = 0;
         while (k < sizeof names / sizeof names[0] && !by_str_eqz(row->v.members[i].key, names[k])) k++;

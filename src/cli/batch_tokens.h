@@ -5,8 +5,9 @@
  *
  * The ids go to the engine as they are, and ids come out; no text is made. Fields have vLLM's names: max_tokens (16), temperature (1),
  * top_p, top_k, min_p, seed (random), repetition_penalty, frequency_penalty, presence_penalty, logit_bias, banned_token_ids,
- * stop_token_ids, min_tokens, ignore_eos, n (1), best_of (n), logprobs (number of alternatives), prompt_logprobs, priority, deadline_ms (none). Another
- * field is an error, as a misspelt one would go unseen. One thread for each request; notify comes from the engine's. */
+ * stop_token_ids, min_tokens, ignore_eos, n (1), best_of (n), logprobs (number of alternatives), prompt_logprobs, priority,
+ * deadline_ms (none). Another field is an error, as a misspelt one would go unseen. One thread for each request;
+ * notify comes from the engine's. */
 #ifndef BY_CLI_BATCH_TOKENS_H
 #define BY_CLI_BATCH_TOKENS_H
 

@@ -10,8 +10,25 @@ static double ratio(double part, double whole) { return whole > 0 ? part / whole
 
 static void put_drafts(by_buf *out, const by_draft_stats *d) {
     if (d->n_verified == 0) return;
-    by_buf_printf(out, " accepted=%.1f%% mean_length=%.2f confidence_error=%.3f",
-                  100 * ratio((double)d->n_accepted, (double)d->n_verified), by_draft_mean_length(d), by_draft_calibration_error(d));
+    by_buf_printf(out, " verified=%" PRIu64 " accepted=%" PRIu64 " accept_rate=%.1f%% by_position=", d->n_verified, d->n_accepted,
+                  100 * ratio((double)d->n_accepted, (double)d->n_verified));
+    for (int i = 0; i < BY_ENGINE_DRAFTS_MAX && (i == 0 || d->verified[i] > 0); i++)
+        by_buf_printf(out, "%s%.1f", i ? "/" : "", 100 * ratio((double)d->accepted[i], (double)d->verified[i]));
+    by_buf_printf(out, "%% mean_verified=%.2f mean_length=%.2f confidence_error=%.3f", by_draft_mean_verified(d), by_draft_mean_length(d),
+                  by_draft_calibration_error(d));
+}
+
+/* Lengths, operations and the time of both threads. */
+static void put_work(by_buf *out, const by_engine_stats *now, const by_engine_stats *was, double steps) {
+    double ops = now->ops - was->ops, n = (double)(now->n_finished - was->n_finished);
+    if (n > 0)
+        by_buf_printf(out, " mean_in=%.1f mean_out=%.1f", (double)(now->n_finished_in - was->n_finished_in) / n,
+                      (double)(now->n_finished_out - was->n_finished_out) / n);
+    by_buf_printf(out, " qk=%.3g k=%" PRId64 "..%" PRId64 " attention_tflop=%.3g tflop=%.3g tflop/s=%.3g", now->query_keys - was->query_keys,
+                  now->k_least, now->k_most, (now->attention_ops - was->attention_ops) * 1e-12, ops * 1e-12,
+                  ratio(ops * 1e-12, now->device_s - was->device_s));
+    by_buf_printf(out, " device=%.3fms scheduler=%.1fus", 1e3 * ratio(now->device_s - was->device_s, steps),
+                  1e6 * ratio(now->plan_s - was->plan_s, steps));
 }
 
 void by_step_log_write(by_buf *out, by_step_log *log, const by_engine_stats *now, int64_t now_ns) {
@@ -31,6 +48,7 @@ void by_step_log_write(by_buf *out, by_step_log *log, const by_engine_stats *now
     double prefill_share = 100 * ratio(prefill, prefill + decode);
     by_buf_printf(out, " prefill:decode=%.0f:%.0f hits=%.1f%%", prefill_share, prefill + decode > 0 ? 100 - prefill_share : 0,
                   100 * ratio((double)(now->n_hit_tokens - was->n_hit_tokens), (double)(now->n_prompt_tokens - was->n_prompt_tokens)));
+    put_work(out, now, was, steps);
     if (n_first > 0)
         by_buf_printf(out, " ttft_max=%.1fms ttft_mean=%.1fms", now->first_max_s * 1e3, 1e3 * (now->first_s - was->first_s) / (double)n_first);
     by_buf_printf(out, " finished=%" PRIu64 " preempted=%" PRIu64 " aborted=%" PRIu64 " failed=%" PRIu64 "\n", now->n_finished - was->n_finished,

@@ -116,6 +116,7 @@ static by_status open_parts(by_engine *e, by_err *err) {
     e->snapshots = by_alloc_zero(BY_MEM_KV, (size_t)(e->n_snapshots ? e->n_snapshots : 1) * sizeof *e->snapshots);
     if (!e->snapshots) return BY_FAIL(err, BY_ENOMEM, "out of memory for the engine");
     make_root(e);
+    by_flop_model_make(&e->flops, &e->model->cfg, e->model->boundary);
     BY_TRY(by_engine_masks_init(e, err));
     return make_jobs(e, err);
 }

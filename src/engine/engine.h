@@ -192,6 +192,10 @@ const float *by_request_prompt_logprobs(by_request *r, int32_t *n);
 /* [n_prompt - 1, n_prompt_top], rows as above, each in falling order; NULL unless asked for. Valid like those. */
 const by_sample_top *by_request_prompt_tops(by_request *r);
 
+/* Copies of state, by what for. Swaps, snapshots and restores go between device and host memory, forks stay on the device. */
+typedef enum by_copy { BY_COPY_SWAP_OUT, BY_COPY_SWAP_IN, BY_COPY_RESTORE, BY_COPY_SNAPSHOT, BY_COPY_FORK, BY_COPY_N } by_copy;
+const char *by_copy_name(by_copy what); /* "swap_out" */
+
 /* What became of drafts. Confidences as multiplied up: the estimated chance that a draft is emitted. */
 typedef struct by_draft_stats {
     uint64_t n_steps;    /* decode steps of one sequence, with or without drafts */
@@ -204,6 +208,8 @@ typedef struct by_draft_stats {
 } by_draft_stats;
 /* Mean tokens of a step; mean over verified drafts of |estimate - frequency| by bins. 0 without any. */
 double by_draft_mean_length(const by_draft_stats *s);
+/* Mean drafts that a step of one sequence verified. */
+double by_draft_mean_verified(const by_draft_stats *s);
 double by_draft_calibration_error(const by_draft_stats *s);
 /* What came between two looks. */
 by_draft_stats by_draft_stats_minus(const by_draft_stats *now, const by_draft_stats *then);
@@ -216,7 +222,12 @@ typedef struct by_engine_stats {
     uint64_t n_steps, n_rows, n_prompt_rows, n_output_tokens, n_finished, n_failed, n_cancelled;
     uint64_t n_prompt_tokens; /* of the prompts admitted; n_hit_tokens are a part */
     uint64_t n_hit_tokens, n_replayed_rows, n_wasted_rows; /* wasted: rows of choices that had ended */
-    uint64_t n_snapshots, n_snapshot_hits;
+    uint64_t n_snapshots, n_snapshot_hits, n_snapshot_hit_tokens; /* hit tokens whose rings came from a snapshot in host memory */
+    uint64_t copied_bytes[BY_COPY_N];
+    uint64_t n_finished_in, n_finished_out; /* tokens of the prompts and outputs of finished choices */
+    double ops, attention_ops; /* of all rows, in FP8 operations: model/flop_count.h */
+    double query_keys;         /* sum over steps and sequences of rows x length behind them */
+    int64_t k_least, k_most;   /* shortest and longest of those lengths in the newest step */
     uint64_t n_blocks_forgotten; /* findable blocks that were handed out again */
     uint64_t n_snapshots_replaced, n_snapshots_dropped; /* lost to a newer one, and to make room for a swapped sequence */
     by_tally step_us, step_rows, prefill_rows; /* by step: device time, rows, prompt rows where there were some */

@@ -86,7 +86,7 @@ void by_engine_want_snapshot(by_engine *e, by_seq *s, int64_t n_tokens, by_job *
     by_snapshot *place = place_for_snapshot(e);
     by_move *m = place ? by_moves_add(&job->after) : NULL;
     if (!m) return;
-    *m = (by_move){.kind = BY_MOVE_SNAPSHOT, .from_slot = s->kv.slot, .seq = s, .n_tokens = n_tokens, .row = row,
+    *m = (by_move){.kind = BY_COPY_SNAPSHOT, .from_slot = s->kv.slot, .seq = s, .n_tokens = n_tokens, .row = row,
                    .was_ready = place->ready, .was_used = place->used};
     place->used = ++e->tick;
     place->ready = false;
@@ -117,10 +117,10 @@ void by_engine_moves_done(by_engine *e, by_job *job) {
         for (int32_t k = 0; k < both[b]->n; k++) {
             by_move *m = &both[b]->items[k];
             m->seq->in_flight--;
-            if (m->kind != BY_MOVE_SNAPSHOT && m->kind != BY_MOVE_RESTORE) continue;
+            if (m->kind != BY_COPY_SNAPSHOT && m->kind != BY_COPY_RESTORE) continue;
             by_snapshot *s = snapshot_at(e, m->saved.bytes);
             s->busy--;
-            if (m->kind == BY_MOVE_RESTORE) continue;
+            if (m->kind == BY_COPY_RESTORE) continue;
             if (m->missed) { /* the old one is whole, unless another of its key has come meanwhile */
                 s->ready = m->was_ready && !find_snapshot(e, &s->key);
                 s->used = s->ready ? m->was_used : 0;
@@ -216,10 +216,11 @@ static void reuse_prefix(by_engine *e, by_seq *s) {
         snap->used = ++e->tick;
         snap->busy++;
         size_t part = e->opts.restore == BY_RESTORE_LOAD ? (size_t)(e->model->boundary * l->ring_bytes) : (size_t)l->slot_bytes;
-        *m = (by_move){.kind = BY_MOVE_RESTORE, .to_slot = s->kv.slot, .seq = s, .saved = {.bytes = snap->bytes, .n_bytes = part}};
+        *m = (by_move){.kind = BY_COPY_RESTORE, .to_slot = s->kv.slot, .seq = s, .saved = {.bytes = snap->bytes, .n_bytes = part}};
         s->in_flight++;
         s->sched.n_done = snap_at;
         e->stats.n_snapshot_hits++;
+        e->stats.n_snapshot_hit_tokens += (uint64_t)snap_at;
     } else if (start >= 0) {
         use_blocks(e, s, hit);
         s->sched.n_done = start;
@@ -302,7 +303,7 @@ static bool pool_swap_out(void *ctx, by_sched_seq *sched) {
     /* The old table goes with the move: a job in flight may still read it. */
     s->swap = (by_saved){.bytes = to, .n_blocks = s->kv.n_blocks, .n_bytes = bytes};
     s->in_flight++;
-    *m = (by_move){.kind = BY_MOVE_SWAP_OUT, .from_slot = s->kv.slot, .seq = s,
+    *m = (by_move){.kind = BY_COPY_SWAP_OUT, .from_slot = s->kv.slot, .seq = s,
                    .saved = {.bytes = to, .blocks = s->kv.blocks, .n_blocks = s->kv.n_blocks}};
     for (int32_t i = s->kv.n_blocks; i-- > 0;) by_kv_block_release(e->kv, s->kv.blocks[i]);
     by_kv_slot_release(e->kv, s->kv.slot);
@@ -331,7 +332,7 @@ static bool pool_swap_in(void *ctx, by_sched_seq *sched) {
         s->kv.n_blocks++;
     }
     s->in_flight++;
-    *m = (by_move){.kind = BY_MOVE_SWAP_IN, .to_slot = s->kv.slot, .seq = s,
+    *m = (by_move){.kind = BY_COPY_SWAP_IN, .to_slot = s->kv.slot, .seq = s,
                    .saved = {.bytes = s->swap.bytes, .blocks = table, .n_blocks = n, .n_bytes = s->swap.n_bytes}};
     e->host_bytes -= (int64_t)s->swap.n_bytes;
     s->swap = (by_saved){0}; /* the bytes belong to the move, which frees them */
@@ -359,7 +360,7 @@ bool by_engine_fork(by_engine *e, by_seq *child, by_job *job) {
         by_kv_block_retain(e->kv, p->kv.blocks[i]);
         child->kv.blocks[child->kv.n_blocks++] = p->kv.blocks[i];
     }
-    *m = (by_move){.kind = BY_MOVE_FORK, .from_slot = p->kv.slot, .to_slot = child->kv.slot, .seq = child};
+    *m = (by_move){.kind = BY_COPY_FORK, .from_slot = p->kv.slot, .to_slot = child->kv.slot, .seq = child};
     child->in_flight++;
     if (partial) {
         m->from_block = p->kv.blocks[full];

@@ -310,6 +310,10 @@ double by_draft_mean_length(const by_draft_stats *s) {
     return s->n_steps ? (double)s->n_tokens / (double)s->n_steps : 0;
 }
 
+double by_draft_mean_verified(const by_draft_stats *s) {
+    return s->n_steps ? (double)s->n_verified / (double)s->n_steps : 0;
+}
+
 double by_draft_calibration_error(const by_draft_stats *s) {
     double sum = 0;
     uint64_t n = 0;

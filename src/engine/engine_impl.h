@@ -20,6 +20,7 @@
 #include "engine/draft_cost.h"
 #include "engine/solo.h"
 #include "engine/spec.h"
+#include "model/flop_count.h"
 #include "sample/draft_plan.h"
 #include "sample/sample_edit.h"
 
@@ -150,11 +151,9 @@ typedef struct by_job_row {
     int64_t bad_at;     /* position of its first row that is not finite, -1 = none */
 } by_job_row;
 
-typedef enum by_move_kind { BY_MOVE_SWAP_OUT, BY_MOVE_SWAP_IN, BY_MOVE_RESTORE, BY_MOVE_SNAPSHOT, BY_MOVE_FORK } by_move_kind;
-
 /* A copy between device and host (or on the device), before or after the forward. */
 typedef struct by_move {
-    by_move_kind kind;
+    by_copy kind;
     by_saved saved;
     int32_t from_slot, to_slot, from_block, to_block;
     by_seq *seq;      /* whose state it is; counted as in flight */
@@ -189,6 +188,7 @@ typedef struct by_job {
     double forward_ms, sample_ms, draft_ms; /* by the clock of costs (device) */
     double draft_s;                         /* of the device's time (device) */
     double spent_s;                         /* the device's time (device) */
+    uint64_t copied_bytes[BY_COPY_N];       /* (device) */
     int32_t n_run_rows;                     /* rows that ran (device) */
     enum { BY_JOB_FREE, BY_JOB_QUEUED, BY_JOB_DONE } state; /* under the engine's lock */
     uint64_t number;
@@ -259,6 +259,7 @@ struct by_engine {
     int64_t next_deadline_us; /* of the requests inside (scheduler) */
     bool must_swap; /* nothing can run unless somebody is swapped out, host_bytes_max or not (scheduler) */
 
+    by_flop_model flops;
     double decode_step_s, prompt_row_s; /* smoothed: a step without prompts, a row of a prompt; 0 = not known (scheduler) */
 
     int32_t outputs[512]; /* lengths of the last finished outputs */

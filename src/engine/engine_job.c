@@ -25,27 +25,42 @@ static by_status run_move(by_engine *e, by_move *m, by_err *err) {
     size_t slot = (size_t)l->slot_bytes, from = (size_t)m->from_slot * slot, to = (size_t)m->to_slot * slot;
     by_status status = BY_OK;
     switch (m->kind) {
-    case BY_MOVE_SNAPSHOT: return m->missed ? BY_OK : by_mem_read(m->saved.bytes, slots, from, slot, err);
-    case BY_MOVE_RESTORE: return by_mem_write(slots, to, m->saved.bytes, m->saved.n_bytes, err);
-    case BY_MOVE_SWAP_OUT:
+    case BY_COPY_SNAPSHOT: return m->missed ? BY_OK : by_mem_read(m->saved.bytes, slots, from, slot, err);
+    case BY_COPY_RESTORE: return by_mem_write(slots, to, m->saved.bytes, m->saved.n_bytes, err);
+    case BY_COPY_SWAP_OUT:
         status = by_mem_read(m->saved.bytes, slots, from, slot, err);
         if (status == BY_OK && blocks) status = move_blocks(e, &m->saved, true, err);
         by_free(m->saved.blocks);
         return status;
-    case BY_MOVE_SWAP_IN:
+    case BY_COPY_SWAP_IN:
         status = by_mem_write(slots, to, m->saved.bytes, slot, err);
         if (status == BY_OK && blocks) status = move_blocks(e, &m->saved, false, err);
         by_free(m->saved.blocks);
         by_free(m->saved.bytes);
         return status;
-    case BY_MOVE_FORK:
+    case BY_COPY_FORK:
         status = by_mem_copy(slots, to, slots, from, slot, err);
         if (status == BY_OK && m->to_block)
             status = by_mem_copy(blocks, (size_t)(m->to_block * l->block_bytes), blocks,
                                  (size_t)(m->from_block * l->block_bytes), (size_t)l->block_bytes, err);
         return status;
+    case BY_COPY_N: break;
     }
     return status;
+}
+
+/* Bytes of a move that has gone well. */
+static uint64_t moved_bytes(const by_engine *e, const by_move *m) {
+    const by_kv_layout *l = by_kv_layout_of(e->kv);
+    int64_t slot = m->kind == BY_COPY_RESTORE ? (int64_t)m->saved.n_bytes : m->missed ? 0 : l->slot_bytes;
+    bool swaps = m->kind == BY_COPY_SWAP_OUT || m->kind == BY_COPY_SWAP_IN;
+    int64_t n_blocks = !by_kv_block_mem(e->kv) ? 0 : swaps ? m->saved.n_blocks : m->kind == BY_COPY_FORK ? m->to_block != 0 : 0;
+    return (uint64_t)(slot + n_blocks * l->block_bytes);
+}
+
+const char *by_copy_name(by_copy what) {
+    static const char *const names[BY_COPY_N] = {"swap_out", "swap_in", "restore", "snapshot", "fork"};
+    return (unsigned)what < BY_COPY_N ? names[what] : "?";
 }
 
 static void note_error(by_request *r, const by_err *err) {
@@ -56,13 +71,14 @@ static void note_error(by_request *r, const by_err *err) {
 
 /* A copy that fails costs the sequence whose state it was, and nobody else: its rows are left out from now on, and it ends at
  * the commit. A snapshot is only missing. */
-static void run_moves(by_engine *e, by_moves *moves) {
+static void run_moves(by_engine *e, by_job *job, by_moves *moves) {
     static const char *const names[] = {"swapping out", "swapping in", "restoring a prefix", "a snapshot", "copying a prompt's state"};
     for (int32_t i = 0; i < moves->n; i++) {
         by_move *m = &moves->items[i];
         by_err err;
         m->status = run_move(e, m, &err);
-        if (m->status >= 0 || m->kind == BY_MOVE_SNAPSHOT || m->seq->lost) continue;
+        if (m->status >= 0) job->copied_bytes[m->kind] += moved_bytes(e, m);
+        if (m->status >= 0 || m->kind == BY_COPY_SNAPSHOT || m->seq->lost) continue;
         by_err_prefix(&err, "%s: ", names[m->kind]);
         note_error(m->seq->request, &err);
         m->seq->lost = true;
@@ -320,7 +336,7 @@ static void lose_states(by_job *job) {
 static void miss_snapshots(by_job *job) {
     for (int32_t i = 0; i < job->after.n; i++) {
         by_move *m = &job->after.items[i];
-        if (m->kind != BY_MOVE_SNAPSHOT) continue;
+        if (m->kind != BY_COPY_SNAPSHOT) continue;
         const by_job_row *r = &job->rows[m->row];
         m->missed = r->skipped || r->seq->lost || m->n_tokens <= r->first || m->n_tokens > r->n_computed;
     }
@@ -331,7 +347,8 @@ static double ms_since(const by_engine *e, int64_t t0) { return (double)(by_cost
 void by_engine_run_job(by_engine *e, by_job *job) {
     job->status = BY_OK;
     job->forward_ms = job->sample_ms = job->draft_ms = 0;
-    run_moves(e, &job->before);
+    memset(job->copied_bytes, 0, sizeof job->copied_bytes);
+    run_moves(e, job, &job->before);
     int32_t n = describe_step(e, job);
     if (n > 0 && job->status == BY_OK) {
         int64_t t0 = by_cost_clock_ns(e->dev);
@@ -346,7 +363,7 @@ void by_engine_run_job(by_engine *e, by_job *job) {
     }
     lose_states(job);
     miss_snapshots(job);
-    run_moves(e, &job->after);
+    run_moves(e, job, &job->after);
     int64_t t0 = by_cost_clock_ns(e->dev), begin = by_clock_ns();
     if (job->status == BY_OK && job->drafts) by_engine_propose(e, job);
     job->draft_s = (double)(by_clock_ns() - begin) * 1e-9;

@@ -161,7 +161,11 @@ static void end_choice(by_engine *e, by_seq *s, by_event ev) {
     if (ev.finish == BY_CHOICE_ERROR) e->stats.n_failed++;
     else if (ev.finish == BY_CHOICE_CANCELLED) e->stats.n_cancelled++;
     else e->stats.n_finished++;
-    if (ev.finish == BY_CHOICE_STOP || ev.finish == BY_CHOICE_LENGTH) note_output(e, s->n_out);
+    if (ev.finish == BY_CHOICE_STOP || ev.finish == BY_CHOICE_LENGTH) {
+        note_output(e, s->n_out);
+        e->stats.n_finished_in += (uint64_t)s->n_prompt;
+        e->stats.n_finished_out += (uint64_t)s->n_out;
+    }
     if (s->in_flight == 0) by_engine_release_seq(e, s);
     if (s->choice == 0) start_orphans(e, s->request);
 }
@@ -348,6 +352,25 @@ static void limit_prompts(by_engine *e) {
     by_sched_limit_prefill(e->sched, rows < LEAST ? LEAST : rows > BY_LIMIT_STEP_ROWS ? BY_LIMIT_STEP_ROWS : (int32_t)rows);
 }
 
+/* Operations and lengths of the rows that ran. */
+static void note_work(by_engine *e, const by_job *job) {
+    by_engine_stats *st = &e->stats;
+    bool cuts = e->opts.trunc == BY_TRUNC_COMPACT;
+    if (job->n_run_rows > 0) st->k_least = INT64_MAX, st->k_most = 0;
+    for (int32_t i = 0; i < job->n_seqs; i++) {
+        const by_job_row *r = &job->rows[i];
+        if (r->skipped) continue;
+        int64_t end = r->first + r->n_rows, kept = cuts && r->keep_from > r->first ? r->keep_from : r->first;
+        by_flop_count n = by_flop_count_rows(&e->flops, r->first, end, kept < end ? kept : end, r->n_logits);
+        st->ops += n.all;
+        st->attention_ops += n.attention;
+        st->query_keys += (double)r->n_rows * (double)end;
+        if (end < st->k_least) st->k_least = end;
+        if (end > st->k_most) st->k_most = end;
+    }
+    for (int k = 0; k < BY_COPY_N; k++) st->copied_bytes[k] += job->copied_bytes[k];
+}
+
 static void note_costs(by_engine *e, const by_job *job) {
     bool prompts = job->n_prompt_rows > 0;
     double *known = prompts ? &e->prompt_row_s : &e->decode_step_s, took = job->spent_s;
@@ -419,7 +442,7 @@ static void commit_sample(by_engine *e, const by_job *job, const by_sample_job *
 /* Copies that have failed end the sequences whose state they should have brought. The device has left the reason. */
 static void fail_lost(by_engine *e, const by_moves *moves) {
     for (int32_t i = 0; i < moves->n; i++)
-        if (moves->items[i].status < 0 && moves->items[i].kind != BY_MOVE_SNAPSHOT) fail_choice(e, moves->items[i].seq, NULL);
+        if (moves->items[i].status < 0 && moves->items[i].kind != BY_COPY_SNAPSHOT) fail_choice(e, moves->items[i].seq, NULL);
 }
 
 static void note_step(by_engine_stats *s, const by_job *job) {
@@ -435,6 +458,7 @@ static void commit(by_engine *e, by_job *job) {
     e->stats.n_prompt_rows += (uint64_t)job->n_prompt_rows;
     if (job->n_seqs > 0) note_step(&e->stats, job);
     if (job->n_seqs > 0) note_costs(e, job);
+    note_work(e, job);
     fail_lost(e, &job->before);
     fail_lost(e, &job->after);
     if (job->status == BY_OK) by_engine_note_drafts(e, job);

@@ -3,6 +3,7 @@
  */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -198,6 +199,25 @@ static void write_evictions(by_buf *out, const by_engine_stats *s) {
     by_metrics_put_uint(out, full, "what=\"sequence\",cause=\"memory\"", s->sched.n_preempted - s->sched.n_preempted_paused);
 }
 
+static void write_work(by_buf *out, const by_engine_stats *s) {
+    const char *copied = "bathyc_copied_bytes_total", *found = "bathyc_prefix_cache_tier_tokens_total";
+    by_metrics_put_head(out, copied, "counter", "State moved between device and host memory, or on the device (fork), by what for.");
+    for (int k = 0; k < BY_COPY_N; k++) {
+        char label[40];
+        snprintf(label, sizeof label, "what=\"%s\"", by_copy_name((by_copy)k));
+        by_metrics_put_uint(out, copied, label, s->copied_bytes[k]);
+    }
+    by_metrics_put_head(out, found, "counter", "Prompt tokens found, by where their windows came from: host memory, or nowhere (blocks alone).");
+    by_metrics_put_uint(out, found, "tier=\"host\"", s->n_snapshot_hit_tokens);
+    by_metrics_put_uint(out, found, "tier=\"device\"", s->n_hit_tokens - s->n_snapshot_hit_tokens);
+    by_metrics_put_head(out, "bathyc_engine_operations_total", "counter",
+                        "Operations of all rows in FP8 equivalents (attention is a part of all).");
+    by_metrics_put_double(out, "bathyc_engine_operations_total", "part=\"all\"", s->ops);
+    by_metrics_put_double(out, "bathyc_engine_operations_total", "part=\"attention\"", s->attention_ops);
+    by_metrics_put_head(out, "bathyc_engine_query_keys_total", "counter", "Rows times the context behind them, over steps and sequences.");
+    by_metrics_put_double(out, "bathyc_engine_query_keys_total", "", s->query_keys);
+}
+
 static void write_engine(by_buf *out, const by_engine_stats *s) {
 #define ROW(name, type, help, value)                                                                                   \
     by_metrics_put_head(out, "bathyc_" name, #type, help);                                                             \
@@ -219,6 +239,7 @@ static void write_engine(by_buf *out, const by_engine_stats *s) {
     by_metrics_put_double(out, "bathyc_engine_seconds_total", "part=\"wait\"", s->wait_s);
     write_steps(out, s);
     write_evictions(out, s);
+    write_work(out, s);
 }
 
 /* Fields of /proc/self/stat behind the command's name, which may hold blanks: user and system ticks, pages. */

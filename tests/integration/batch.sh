@@ -81,6 +81,8 @@ ids 0 --draft-tokens 0 --stats >/dev/null
 says err "steps: 24, "
 says err "rows of a step         mean     1.083  median <= 1  90% <= 1  99% <= 5 rows"
 says err "prompt rows of a step  mean     3.000  median <= 5  90% <= 5  99% <= 5 rows"
+says err "tiers: 0 tokens found with their windows in host memory, 0 in blocks alone; copied MB: swap_out 0.0,"
+says err "; rows x context 354" # 3 rows of a prompt of 3, then a row at each length from 4 to 26
 says err "evictions: 0 findable blocks; 0 snapshots for newer ones, 0 for swaps; 0 sequences with slow readers, 0 for memory"
 
 # Flags for parts that are not there say so, and those that say the same thing must not say the opposite.

@@ -353,7 +353,8 @@ static void lines_of_ids_have_fields_of_their_own(void **state) {
                                       "\"tokens\":[9],\"max_token\":3", "\"tokens\":[9],\"temperature\":\"hot\"",
                                       "\"tokens\":[9],\"logit_bias\":{\"x\":1}", "\"tokens\":[9],\"best_of\":1,\"n\":2",
                                       "all tokens banned"};
-    static const char *const named[] = {"prompt", "5376", "tokens[1]", "tokens", "max_token", "temperature", "logit_bias", "best_of", "no token is left"};
+    static const char *const named[] = {"prompt", "5376", "tokens[1]", "tokens", "max_token", "temperature", "logit_bias", "best_of",
+                                        "no token is left"};
     enum { BAD = sizeof bad / sizeof bad[0] };
     by_buf all = {0};
     for (int id = 0; id < 5376; id++) by_buf_printf(&all, "%c%d", id ? ',' : '[', id);

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "engine/engine.h"
+#include "model/flop_count.h"
 #include "support/engine_runs.h"
 #include "support/golden.h"
 #include "support/seed.h"
@@ -334,6 +335,49 @@ static void a_budget_between_tokens_bounds_prompts(void **state) {
     assert_int_equal(most[2], 500);
 }
 
+/* ---- figures ---- */
+
+/* The same prompt of 260 tokens twice, 3 tokens each, the second time with two choices: every row's place is known, so is what must have
+ * been counted. */
+static void work_and_copies_are_counted(void **state) {
+    (void)state;
+    static by_run_result got;
+    int32_t tokens[260];
+    by_engine_opts o = by_run_engine_opts(1, 600, 60, 4, 512);
+    o.draft_mode = BY_DRAFT_OFF;
+    o.trunc = BY_TRUNC_OFF;
+    by_engine *e = by_run_open(&o);
+    const by_model *m = by_engine_model(e);
+    by_flop_model flops;
+    by_flop_model_make(&flops, &m->cfg, m->boundary);
+    struct { int64_t first, end, logits; int times; } rows[] = {
+        {0, 256, 0, 1}, {256, 260, 1, 2}, {260, 261, 1, 3}, {261, 262, 1, 3}}; /* 256: where the first run takes a snapshot */
+    double ops = 0, attention = 0, qk = 0;
+    for (int i = 0; i < 4; i++) {
+        by_flop_count n = by_flop_count_rows(&flops, rows[i].first, rows[i].end, rows[i].first, rows[i].logits);
+        ops += n.all * rows[i].times;
+        attention += n.attention * rows[i].times;
+        qk += (double)((rows[i].end - rows[i].first) * rows[i].end) * rows[i].times;
+    }
+    by_run_random_tokens(&rng, tokens, 260, e);
+    for (int i = 0; i < 2; i++) {
+        by_request_opts q = by_run_request(tokens, 260, 3, 0);
+        q.n = q.best_of = 1 + i;
+        by_run_read(&got, by_run_submit(e, &q));
+        by_run_stats_at_rest(e);
+    }
+    by_engine_stats s = by_run_stats_at_rest(e);
+    assert_true(s.query_keys == qk && s.ops == ops && s.attention_ops == attention);
+    assert_true(s.k_least == 262 && s.k_most == 262);
+    assert_int_equal(s.n_finished, 3);
+    assert_true(s.n_finished_in == 780 && s.n_finished_out == 9);
+    assert_true(s.n_hit_tokens == 256 && s.n_snapshot_hit_tokens == 256);
+    assert_true(s.copied_bytes[BY_COPY_SWAP_OUT] == 0 && s.copied_bytes[BY_COPY_SWAP_IN] == 0);
+    uint64_t slot = s.copied_bytes[BY_COPY_SNAPSHOT]; /* one snapshot: one slot */
+    assert_true(s.n_snapshots == 1 && slot > 0 && s.copied_bytes[BY_COPY_RESTORE] == slot && s.copied_bytes[BY_COPY_FORK] > slot);
+    by_engine_close(e);
+}
+
 /* ---- more memory ---- */
 
 /* Resident memory of this process in bytes, 0 where the system does not say. */
@@ -387,6 +431,7 @@ int main(void) {
         cmocka_unit_test(a_reader_that_does_not_read_stops_only_its_own_request),
         cmocka_unit_test(a_swap_finds_its_memory_when_nothing_else_can_run),
         cmocka_unit_test(a_budget_between_tokens_bounds_prompts),
+        cmocka_unit_test(work_and_copies_are_counted),
         cmocka_unit_test(more_memory_holds_more_prompts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

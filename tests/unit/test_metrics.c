@@ -152,6 +152,13 @@ static void steps_and_evictions_are_written(void **state) {
     stats.n_snapshots_replaced = 5;
     stats.n_snapshots_dropped = 6;
     stats.sched.n_preempted_paused = 1;
+    stats.n_hit_tokens = 900;
+    stats.n_snapshot_hit_tokens = 256;
+    stats.copied_bytes[BY_COPY_SWAP_IN] = 77;
+    stats.copied_bytes[BY_COPY_FORK] = 78;
+    stats.ops = 3e9;
+    stats.attention_ops = 1e9;
+    stats.query_keys = 4321;
     by_tally_add(&stats.step_us, 50);
     by_tally_add(&stats.step_us, 120);
     by_tally_add(&stats.step_us, 20000000);
@@ -166,6 +173,14 @@ static void steps_and_evictions_are_written(void **state) {
     IS("bathyc_engine_step_rows_bucket{le=\"10.0\"}", 1);
     IS("bathyc_engine_step_rows_count", 1);
     IS("bathyc_engine_prefill_rows_count", 0);
+    IS("bathyc_prefix_cache_tier_tokens_total{tier=\"host\"}", 256);
+    IS("bathyc_prefix_cache_tier_tokens_total{tier=\"device\"}", 644);
+    IS("bathyc_copied_bytes_total{what=\"swap_out\"}", 0);
+    IS("bathyc_copied_bytes_total{what=\"swap_in\"}", 77);
+    IS("bathyc_copied_bytes_total{what=\"fork\"}", 78);
+    IS("bathyc_engine_operations_total{part=\"all\"}", 3e9);
+    IS("bathyc_engine_operations_total{part=\"attention\"}", 1e9);
+    IS("bathyc_engine_query_keys_total", 4321);
     IS("bathyc_evictions_total{what=\"block\",cause=\"reuse\"}", 7);
     IS("bathyc_evictions_total{what=\"snapshot\",cause=\"newer\"}", 5);
     IS("bathyc_evictions_total{what=\"snapshot\",cause=\"swap\"}", 6);
