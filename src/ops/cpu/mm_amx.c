@@ -527,29 +527,39 @@ MM_INLINE void split_column(uint8_t *to, __m512 a, __m512 b) {
     }
 }
 
-/* n tile columns from c on: [column][part][weight row][32]. */
-static void split_run(const by_mm_tile *t, uint8_t *to, int64_t c, int64_t n) {
-    const int64_t left = t->k - c * 32;
-    const uint8_t *p = t->w + c * 128;
-    for (int64_t r = 0; r < t->n_rows; r++, p += t->stride, to += 64) {
-        for (int64_t i = 0; i < n; i++) {
-            const uint8_t *at = p + i * 128;
-            const int64_t rest = left - i * 32;
+/* Where the splitting of a run of n tile columns from c on stands: [column][part][weight row][32]. */
+typedef struct {
+    const by_mm_tile *t;
+    const uint8_t *p; /* next row's weights at column c */
+    uint8_t *to;
+    int64_t c, n;
+    int r; /* next row; n_rows: done */
+} split_state;
+
+static split_state split_start(const by_mm_tile *t, uint8_t *to, int64_t c) {
+    const int64_t left = (t->k + 31) / 32 - c;
+    return (split_state){.t = t, .p = t->w + c * 128, .to = to, .c = c, .n = left < SPLIT_RUN ? left : SPLIT_RUN, .r = left > 0 ? 0 : t->n_rows};
+}
+
+MM_INLINE void split_rows(split_state *s, int n) {
+    for (; n > 0 && s->r < s->t->n_rows; n--, s->r++, s->p += s->t->stride, s->to += 64) {
+        for (int64_t i = 0; i < s->n; i++) {
+            const uint8_t *at = s->p + i * 128;
+            const int64_t rest = s->t->k - (s->c + i) * 32;
             if (rest >= 32) {
-                _mm_prefetch((const char *)((uintptr_t)at + SPLIT_RUN * 256), _MM_HINT_T0); /* two runs ahead */
-                _mm_prefetch((const char *)((uintptr_t)at + SPLIT_RUN * 256 + 64), _MM_HINT_T0);
-                split_column(to + i * SPLIT_BYTES, _mm512_loadu_ps(at), _mm512_loadu_ps(at + 64));
+                split_column(s->to + i * SPLIT_BYTES, _mm512_loadu_ps(at), _mm512_loadu_ps(at + 64));
             } else {
                 const uint32_t columns = (UINT32_C(1) << rest) - 1;
-                split_column(to + i * SPLIT_BYTES, _mm512_maskz_loadu_ps((__mmask16)columns, at),
+                split_column(s->to + i * SPLIT_BYTES, _mm512_maskz_loadu_ps((__mmask16)columns, at),
                              _mm512_maskz_loadu_ps((__mmask16)(columns >> 16), at + 64));
             }
         }
     }
 }
 
+/* n columns of one pair of blocks; between the products, per_step rows of the next run are split. */
 MM_INLINE void multiply_split(const uint8_t *from, const uint8_t *b0, const uint8_t *b1, int64_t n0, int64_t n1, int64_t n, bool two,
-                              bool tall) {
+                              bool tall, split_state *next, int per_step) {
     for (int64_t i = 0; i < n; i++, from += SPLIT_BYTES) {
         _tile_loadd(6, b0 + i * 64 * n0, (size_t)(4 * n0));
         if (two) _tile_loadd(7, b1 + i * 64 * n1, (size_t)(4 * n1));
@@ -557,23 +567,26 @@ MM_INLINE void multiply_split(const uint8_t *from, const uint8_t *b0, const uint
             _tile_loadd(4, from + part * PART_BYTES, 64);
             _tile_dpbf16ps(0, 4, 6);
             if (two) _tile_dpbf16ps(1, 4, 7);
-            if (!tall) continue;
-            _tile_loadd(5, from + part * PART_BYTES + TILE_BYTES, 64);
-            _tile_dpbf16ps(2, 5, 6);
-            if (two) _tile_dpbf16ps(3, 5, 7);
+            if (tall) {
+                _tile_loadd(5, from + part * PART_BYTES + TILE_BYTES, 64);
+                _tile_dpbf16ps(2, 5, 6);
+                if (two) _tile_dpbf16ps(3, 5, 7);
+            }
+            split_rows(next, per_step);
         }
     }
 }
 
-/* Runs of columns alternate between the two buffers: one is split while products still read the other. */
 static void one_f32(const by_mm_tile *t) {
     work *w = (work *)(void *)t->scratch;
-    const int64_t columns = (t->k + 31) / 32, n_pairs = (t->m + 31) / 32;
-    const int w0 = t->n_rows < 16 ? t->n_rows : 16, w1 = t->n_rows - w0;
+    const int64_t columns = (t->k + 31) / 32, n_pairs = (t->m + 31) / 32, steps = n_pairs * SPLIT_RUN * PARTS;
+    const int w0 = t->n_rows < 16 ? t->n_rows : 16, w1 = t->n_rows - w0, per_step = (int)((t->n_rows + steps - 1) / steps);
+    split_state next = split_start(t, w->buffer[0], 0);
+    split_rows(&next, BY_MM_ROWS);
     for (int64_t c = 0; c < columns; c += SPLIT_RUN) {
-        uint8_t *buffer = w->buffer[c / SPLIT_RUN % 2];
-        const int64_t n = columns - c < SPLIT_RUN ? columns - c : SPLIT_RUN;
-        split_run(t, buffer, c, n);
+        const uint8_t *buffer = w->buffer[c / SPLIT_RUN % 2];
+        const int64_t n = next.n;
+        next = split_start(t, w->buffer[~(c / SPLIT_RUN) & 1], c + n);
         for (int64_t p = 0; p < n_pairs; p++) {
             const int64_t left = t->m - p * 32, n0 = left < 16 ? left : 16, n1 = left < 32 ? left - n0 : 16;
             const uint8_t *b0 = t->x + p * 32 * t->x_stride, *b1 = b0 + 16 * t->x_stride;
@@ -583,12 +596,13 @@ static void one_f32(const by_mm_tile *t) {
             }
             b0 += c * 64 * n0;
             b1 += c * 64 * n1;
-            if (w1 && n1) multiply_split(buffer, b0, b1, n0, n1, n, true, true);
-            else if (w1) multiply_split(buffer, b0, b0, n0, 0, n, false, true);
-            else if (n1) multiply_split(buffer, b0, b1, n0, n1, n, true, false);
-            else multiply_split(buffer, b0, b0, n0, 0, n, false, false);
+            if (w1 && n1) multiply_split(buffer, b0, b1, n0, n1, n, true, true, &next, per_step);
+            else if (w1) multiply_split(buffer, b0, b0, n0, 0, n, false, true, &next, per_step);
+            else if (n1) multiply_split(buffer, b0, b1, n0, n1, n, true, false, &next, per_step);
+            else multiply_split(buffer, b0, b0, n0, 0, n, false, false, &next, per_step);
             if (n_pairs > 1 || c + n == columns) store_results(w->result + 4 * p, n1 > 0, w1 > 0);
         }
+        split_rows(&next, BY_MM_ROWS);
     }
     write_results(t, w);
 }

@@ -22,6 +22,7 @@
 
 enum { L = 16 };
 
+#ifndef VEC_OWN_PART
 /* The last n < 16 values of an array, filled up with zeros. */
 VEC v16 v_load_part(const float *p, int64_t n) {
     float x[L] = {0};
@@ -33,6 +34,18 @@ VEC void v_store_part(float *p, v16 v, int64_t n) {
     v_store(x, v);
     memcpy(p, x, (size_t)n * 4);
 }
+/* The first n < 16 lanes, the others zero. */
+VEC v16 v_first(v16 v, int64_t n) {
+    float x[L];
+    v_store(x, v);
+    return v_load_part(x, n);
+}
+/* The larger ones of most and of n < 16 values, which stand in any lanes. */
+VEC v16 v_max_part(const float *p, v16 most, int64_t n) {
+    for (int64_t j = 0; j < n; j++) most = v_max(v_set1(p[j]), most);
+    return most;
+}
+#endif
 /* Blocks of sixteen and a last part: i is the first index, `part` the number of values, for LOAD and STORE. */
 #define FOR_BLOCKS(n) for (int64_t i = 0, part; i < (n) && (part = (n) - i < L ? (n) - i : L) > 0; i += L)
 #define LOAD(p) (part == L ? v_load((p) + i) : v_load_part((p) + i, part))
@@ -285,13 +298,15 @@ static void write_back_streams(void *h, by_dtype type, const void *out, const fl
 
 VEC double mix_squares_as(float *u, const float *a, by_dtype type, const void *x, int32_t m, int64_t n) {
     v16d acc = vd_zero();
+    const v16 ones = v_set1(1);
     FOR_BLOCKS(n) {
-        v16 sum = v_set1(0);
+        v16 sum = v_set1(0), squares = v_set1(0); /* m squares in fp32, then in double */
         for (int32_t j = 0; j < m; j++) {
             v16 v = part == L ? load_as(type, x, j * n + i) : load_part_as(type, x, j * n + i, part);
             sum = v_add(sum, v_mul(v_set1(a[j]), v));
-            acc = vd_fma(acc, v, v);
+            squares = v_fma(v, v, squares);
         }
+        acc = vd_fma(acc, squares, ones);
         STORE(u, sum);
     }
     return vd_sum(acc);
@@ -422,9 +437,7 @@ static void softplus_root_row(float *x, int64_t n) {
 static double softmax_row(float *p, int64_t n, float sink) {
     v16 most = v_set1(sink);
     FOR_BLOCKS(n) {
-        if (part == L) most = v_max(v_load(p + i), most);
-        else
-            for (int64_t j = i; j < n; j++) most = v_max(v_set1(p[j]), most);
+        most = part == L ? v_max(v_load(p + i), most) : v_max_part(p + i, most, part);
     }
     float top = v_max_all(most);
     v16d sum = vd_zero();
@@ -432,7 +445,7 @@ static double softmax_row(float *p, int64_t n, float sink) {
     FOR_BLOCKS(n) {
         v16 e = v_exp(v_sub(LOAD(p), v_set1(top)));
         STORE(p, e);
-        sum = vd_fma(sum, part == L ? e : v_load_part(p + i, part), ones);
+        sum = vd_fma(sum, part == L ? e : v_first(e, part), ones);
     }
     return 1.0 / (vd_sum(sum) + exp((double)sink - (double)top));
 }

@@ -42,6 +42,15 @@ VEC v16 v_of_int(v16i a) { return _mm512_cvtepi32_ps(a); }
 VEC v16i v_to_int(v16 a) { return _mm512_cvtps_epi32(a); } /* nearest even */
 
 /* Shorter than the versions of rows.h, the same values. */
+#define VEC_OWN_PART
+VEC __mmask16 first_lanes(int64_t n) { return (__mmask16)((1u << n) - 1); }
+VEC v16 v_load_part(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
+VEC void v_store_part(float *p, v16 v, int64_t n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
+VEC v16 v_first(v16 v, int64_t n) { return _mm512_maskz_mov_ps(first_lanes(n), v); }
+VEC v16 v_max_part(const float *p, v16 most, int64_t n) {
+    return _mm512_mask_max_ps(most, first_lanes(n), v_load_part(p, n), most);
+}
+
 #define VEC_OWN_BF16
 VEC v16i v_to_bf16(v16 x) {
     const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff);
