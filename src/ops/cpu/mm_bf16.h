@@ -81,8 +81,8 @@ MM_INLINE void fp8_expand(__m512i w[2], const fp8_tables *tab, __m512i b) {
 /* 32 values as their even runs of eight (low half), then the odd ones. */
 MM_INLINE __m512i fp8_order(__m512i v) { return _mm512_shuffle_i32x4(v, v, 0xd8); }
 
-/* Group g of an A8 row as bf16 in natural order; false when it holds NaN or lies outside the safe range. */
-MM_INLINE bool a8_group(__m512i *out, const fp8_tables *tab, const by_mm_src *src, int64_t g) {
+/* Group g of an A8 row as bf16, whatever its codes and scale. */
+static __attribute__((noinline)) bool a8_any_group(__m512i *out, const fp8_tables *tab, const by_mm_src *src, int64_t g) {
     const __m256i seven = _mm256_set1_epi8(0x7f);
     const uint8_t scale = src->scale[g];
     __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(src->data + g * BY_MM_GROUP));
@@ -93,6 +93,21 @@ MM_INLINE bool a8_group(__m512i *out, const fp8_tables *tab, const by_mm_src *sr
     *out = _mm512_mask_add_epi16(v, nonzero, v, _mm512_set1_epi16((short)((scale - 127) * 128)));
     if (_mm256_cmpeq_epi8_mask(_mm256_and_si256(b, seven), seven)) return false;
     return !nonzero || (scale >= BY_MM_SAFE_LO + 9 && scale <= BY_MM_SAFE_HI - 8); /* E4M3: 2^-9 to below 2^9 */
+}
+
+/* In natural order; false when the group holds NaN or lies outside the safe range. Codes of normal numbers are bf16 numbers without
+ * the last four digits, with an exponent of their own: nearly always all 32 are. */
+MM_INLINE bool a8_group(__m512i *out, const fp8_tables *tab, const by_mm_src *src, int64_t g) {
+    enum { LEAST = 1 << 7, MOST = 0x7e << 4 };
+    const unsigned scale = src->scale[g];
+    __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(src->data + g * BY_MM_GROUP));
+    __m512i w = _mm512_slli_epi16(_mm512_cvtepi8_epi16(b), 4); /* the sign also stands in the top bit */
+    __m512i size = _mm512_sub_epi16(_mm512_and_si512(w, _mm512_set1_epi16(0x7f0)), _mm512_set1_epi16(LEAST));
+    __mmask32 other = _mm512_cmpgt_epu16_mask(size, _mm512_set1_epi16(MOST - LEAST)); /* zero, denormal, NaN */
+    if (__builtin_expect(other || scale - (BY_MM_SAFE_LO + 9) > BY_MM_SAFE_HI - 8 - (BY_MM_SAFE_LO + 9), 0)) return a8_any_group(out, tab, src, g);
+    const unsigned exponent = (120 + scale - 127) * 128;
+    *out = _mm512_add_epi16(_mm512_and_si512(w, _mm512_set1_epi16((short)0x87f0)), _mm512_set1_epi32((int)(exponent * 0x10001)));
+    return true;
 }
 
 #endif
