@@ -38,6 +38,7 @@ void by_ops_cpu_close(by_device *dev) {
 
 const by_vec *by_vec_for(by_isa isa) {
 #if defined(BY_CPU_X86)
+    if (by_isa_includes(isa, BY_ISA_AVX512BF16)) return &by_vec_avx512bf16;
     if (by_isa_includes(isa, BY_ISA_AVX512)) return &by_vec_avx512;
     if (by_isa_includes(isa, BY_ISA_AVX2)) return &by_vec_avx2;
 #elif defined(BY_CPU_ARM)

@@ -80,7 +80,7 @@ typedef struct by_vec {
     void (*head_sum)(float *score, const float *s, int64_t lds, const float *w, int32_t heads, int64_t n, float scale);
 } by_vec;
 
-extern const by_vec by_vec_avx2, by_vec_avx512, by_vec_neon;
+extern const by_vec by_vec_avx2, by_vec_avx512, by_vec_avx512bf16, by_vec_neon;
 
 /* The table for an instruction set, NULL for BY_ISA_REF. */
 const by_vec *by_vec_for(by_isa isa);

@@ -104,7 +104,8 @@ MM_INLINE bool a8_group(__m512i *out, const fp8_tables *tab, const by_mm_src *sr
     __m512i w = _mm512_slli_epi16(_mm512_cvtepi8_epi16(b), 4); /* the sign also stands in the top bit */
     __m512i size = _mm512_sub_epi16(_mm512_and_si512(w, _mm512_set1_epi16(0x7f0)), _mm512_set1_epi16(LEAST));
     __mmask32 other = _mm512_cmpgt_epu16_mask(size, _mm512_set1_epi16(MOST - LEAST)); /* zero, denormal, NaN */
-    if (__builtin_expect(other || scale - (BY_MM_SAFE_LO + 9) > BY_MM_SAFE_HI - 8 - (BY_MM_SAFE_LO + 9), 0)) return a8_any_group(out, tab, src, g);
+    const bool safe = scale >= BY_MM_SAFE_LO + 9 && scale <= BY_MM_SAFE_HI - 8;
+    if (__builtin_expect(other || !safe, 0)) return a8_any_group(out, tab, src, g);
     const unsigned exponent = (120 + scale - 127) * 128;
     *out = _mm512_add_epi16(_mm512_and_si512(w, _mm512_set1_epi16((short)0x87f0)), _mm512_set1_epi32((int)(exponent * 0x10001)));
     return true;

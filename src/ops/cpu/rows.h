@@ -67,6 +67,9 @@ VEC v16i v_to_bf16(v16 x) {
     return vi_pick_gt(vi_and(u, vi_set1(0x7fffffff)), vi_set1(0x7f800000), vi_or(high, vi_set1(0x40)), rounded);
 }
 #endif
+#ifndef VEC_OWN_STORE_BF16
+VEC void v_store_bf16(void *p, v16 x) { vi_store_u16(p, v_to_bf16(x)); }
+#endif
 VEC v16 v_load_bf16(const void *p) { return v_float(vi_sll(vi_load_u16(p), 16)); }
 
 /* |x| as E4M3 with the sign of x; see by_e4m3_of_f32. NaN and what rounds beyond 448 end at the largest code. */
@@ -152,7 +155,7 @@ static void store_row(void *dst, by_dtype type, const float *src, int64_t n) {
         memcpy(dst, src, (size_t)n * 4);
     } else if (type == BY_BF16) {
         int64_t i = 0;
-        for (; i + L <= n; i += L) vi_store_u16(p + 2 * i, v_to_bf16(v_load(src + i)));
+        for (; i + L <= n; i += L) v_store_bf16(p + 2 * i, v_load(src + i));
         for (; i < n; i++) {
             uint16_t b = by_bf16_of_f32(src[i]);
             memcpy(p + 2 * i, &b, 2);
@@ -269,7 +272,7 @@ VEC v16 load_part_as(by_dtype type, const void *p, int64_t i, int64_t n) {
 }
 
 VEC void store_as(by_dtype type, void *p, int64_t i, v16 v, int64_t n) { /* n <= 16 of them */
-    if (n == L && type == BY_BF16) vi_store_u16((uint16_t *)p + i, v_to_bf16(v));
+    if (n == L && type == BY_BF16) v_store_bf16((uint16_t *)p + i, v);
     else if (type == BY_BF16) {
         float x[L];
         v_store(x, v);

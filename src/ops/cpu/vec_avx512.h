@@ -51,6 +51,7 @@ VEC v16 v_max_part(const float *p, v16 most, int64_t n) {
     return _mm512_mask_max_ps(most, first_lanes(n), v_load_part(p, n), most);
 }
 
+#ifndef VEC_OWN_BF16
 #define VEC_OWN_BF16
 VEC v16i v_to_bf16(v16 x) {
     const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff);
@@ -58,6 +59,7 @@ VEC v16i v_to_bf16(v16 x) {
     __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(half, _mm512_and_si512(high, one))), 16);
     return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), high, _mm512_set1_epi32(0x40));
 }
+#endif
 
 #define VEC_OWN_EXP
 VEC v16 v_nearest(v16 x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
