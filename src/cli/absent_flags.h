@@ -9,7 +9,7 @@
 #define BY_ABSENT_FLAG_ROWS                                                                                            \
     BY_ABSENT("--eplb-redundant,--eplb-window,--eplb-interval,--eplb-after-prefill,--eplb-p2p-groups,"                 \
               "--eplb-stat-interval,--eplb-verbose,--bench-moe-skew,--bench-moe-uniform",                              \
-              "one device holds every expert and routing is the model's: nothing is moved or balanced"),               \
+              "experts stay where --gpu-memory puts them and routing is the model's: nothing is moved or balanced"),               \
     BY_ABSENT("--comm-sms,--ctl-timeout,--dp,--cp,--ep,--tp,--dp-size,--cp-size,--ep-size,--tp-size,"                  \
               "--data-parallel-size,--context-parallel-size,--expert-parallel-size,--tensor-parallel-size,"            \
               "--pipeline-parallel-size",                                                                              \

@@ -244,10 +244,11 @@ int by_bench_dummy(int argc, char **argv) {
     if (!by_command_begin(&usage, flags, n_flags, argc, argv, NULL, 0, NULL, &code)) return code;
     by_err err = {0};
     by_buf dir = {0};
-    by_solo_opts o = by_model_flags_opts(&b.flags);
+    by_solo_opts o;
+    by_status status = by_model_flags_opts(&o, &b.flags, &err);
     o.model.dummy = true;
     o.model.seed = b.seed;
-    by_status status = by_command_model_dir(&dir, b.flags.model, &err);
+    if (status == BY_OK) status = by_command_model_dir(&dir, b.flags.model, &err);
     if (status == BY_OK) status = by_device_open(&b.dev, &o.device, &err);
     if (status == BY_OK) status = by_model_open(&b.model, dir.ptr, b.dev, &o.model, &err);
     if (status == BY_OK) status = run_all(&b, &err);

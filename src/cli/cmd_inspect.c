@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/engine_flags.h"
 #include "cli/inspect.h"
 
 enum { DEFAULT_CTX = 4096, DEFAULT_SEQS = 256 };
@@ -14,6 +15,9 @@ typedef struct {
     bool json, ctx_given;
     int check; /* by_check_level */
     int64_t ctx_size, n_seqs;
+    const char *gpu_memory;
+    int64_t n_cpu_moe;
+    bool cpu_moe;
 } options;
 
 /* Parts that a decode step reads in full. The embedding and the Engram tables are looked up row by row. */
@@ -31,6 +35,17 @@ static by_status add_up(by_inspection *in, by_err *err) {
     BY_TRY(by_footprint_of(c, c->draft.block_size, &in->footprint, err));
     by_footprint_plan(&in->footprint, in->ctx_size, in->n_seqs, &in->plan);
     return BY_OK;
+}
+
+/* What would lie where on a device of that size. */
+static by_status place(by_inspection *in, const options *opts, by_err *err) {
+    int64_t limit = 0;
+    in->is_placed = opts->gpu_memory || opts->n_cpu_moe || opts->cpu_moe;
+    if (!in->is_placed) return BY_OK;
+    if (opts->gpu_memory && by_parse_size(&limit, opts->gpu_memory, err) < 0) return by_err_prefix(err, "--gpu-memory: ");
+    by_place_opts o = {.reserve = in->plan.block_bytes + in->plan.slot_bytes,
+                       .host_layers = (int32_t)opts->n_cpu_moe, .host_experts = opts->cpu_moe};
+    return by_placement_plan(&in->placement, &in->config, limit, &o, err);
 }
 
 /* What stands in the way of every answer, though the weights be whole: the tokenizer that is not there, or does not open. */
@@ -56,7 +71,8 @@ static by_status gather(by_inspection *in, const options *opts, by_problems *pro
     in->ctx_size = opts->ctx_size;
     if (!opts->ctx_given && in->ctx_size > in->config.max_positions) in->ctx_size = in->config.max_positions;
     in->n_seqs = opts->n_seqs;
-    return add_up(in, err);
+    BY_TRY(add_up(in, err));
+    return place(in, opts, err);
 }
 
 static void print_problems(const by_usage *usage, const char *dir, const by_problems *problems) {
@@ -128,6 +144,7 @@ int by_cmd_inspect(int argc, char **argv) {
          .min = 1,
          .max = BY_LIMIT_SEQS,
          .help = "sequences at a time (256)"},
+        BY_PLACEMENT_FLAG_ROWS(opts.gpu_memory, opts.n_cpu_moe, opts.cpu_moe),
         {.names = "--check-weights",
          .kind = BY_FLAG_CHOICE,
          .out = &opts.check,

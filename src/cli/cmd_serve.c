@@ -58,9 +58,20 @@ static by_status collect_keys(const by_flag_list *given, const char *file, by_bu
 
 /* ---- the server's hooks ---- */
 
+/* What lies where, when that was a question. */
+static void print_placement(const by_model *m) {
+    by_buf text = {0};
+    if (m->place.limit == 0 && m->place.n_experts[1] == 0) return;
+    by_placement_text(&m->place, &text);
+    fprintf(stderr, "bathyc serve: %s\n", by_buf_z(&text));
+    by_buf_deinit(&text);
+}
+
 static by_status load(void *arg, by_service **out, by_err *err) {
     server *s = arg;
-    return by_service_open(out, &s->service, err);
+    BY_TRY(by_service_open(out, &s->service, err));
+    if (!s->service.null_backend) print_placement(by_engine_model(by_service_engine(*out)));
+    return BY_OK;
 }
 
 static void tell_systemd(server *s, const char *state) { s->unsaid = by_sd_notify(state) == BY_AGAIN ? state : NULL; }

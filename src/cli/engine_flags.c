@@ -106,10 +106,15 @@ static by_status set_drafts(by_engine_opts *o, const by_engine_flags *f, by_err 
     return by_engine_flags_temperatures(o->draft_temperature, &f->draft_temperature, err);
 }
 
+/* A device with its own memory gives a share of that. */
 static by_status set_memory(by_engine_opts *o, const by_engine_flags *f, by_err *err) {
-    if (f->ram && f->memory_share > 0) return BY_FAIL(err, BY_EINVAL, "--ram and --gpu-memory-utilization exclude each other");
+    bool own = o->device.backend == BY_BACKEND_CUDA;
+    if (own) o->device.memory_share = f->memory_share;
+    if (own && o->device.memory_bytes && f->memory_share > 0)
+        return BY_FAIL(err, BY_EINVAL, "--gpu-memory and --gpu-memory-utilization exclude each other");
+    if (!own && f->ram && f->memory_share > 0) return BY_FAIL(err, BY_EINVAL, "--ram and --gpu-memory-utilization exclude each other");
     if (f->ram && by_parse_size(&o->ram_bytes, f->ram, err) < 0) return by_err_prefix(err, "--ram: ");
-    if (f->memory_share > 0) {
+    if (!own && f->memory_share > 0) {
         long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
         if (pages > 0 && size > 0) o->ram_bytes = (int64_t)((double)pages * (double)size * f->memory_share);
     }
@@ -118,7 +123,8 @@ static by_status set_memory(by_engine_opts *o, const by_engine_flags *f, by_err 
 
 by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *err) {
     by_engine_opts o = by_engine_opts_default();
-    by_solo_opts base = by_model_flags_opts(&f->model);
+    by_solo_opts base;
+    BY_TRY(by_model_flags_opts(&base, &f->model, err));
     o.device = base.device;
     o.model = base.model;
     o.max_context = f->model.context;

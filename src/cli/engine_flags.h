@@ -15,7 +15,7 @@ typedef struct by_engine_flags {
     int64_t any_interval, prefill_ctx, ttft_budget_ms, itl_budget_ms, mixed_rows;
     int64_t grammar_timeout_ms, grammar_threads; /* 0 = default */
     const char *grammar_cache;                   /* "1G" */
-    double memory_share; /* of the free memory, for caches; 0 = default */
+    double memory_share; /* of the device's memory, or of the free memory for caches; 0 = default */
     double expect_quantile, watermark, slots_ratio; /* slots_ratio: 0 = default */
     int64_t backtrack;                   /* 0 = default */
     int sampler;                         /* by_sample_rule */
@@ -68,9 +68,9 @@ by_engine_flags by_engine_flags_default(void);
     {.names = "--max-queue", .kind = BY_FLAG_INT, .out = &(f).max_queue, .min = 1, .max = INT32_MAX,                   \
      .help = "most requests that wait (default: 4096)"},                                                               \
     {.names = "--ram", .kind = BY_FLAG_STRING, .out = &(f).ram,                                                        \
-     .help = "most host memory for caches, as 800M or 2G (default: a quarter of what is free)"},                       \
+     .help = "most host memory for caches and swapped state, as 2G (default: a quarter of what is free)"},                       \
     {.names = "--gpu-memory-utilization,--mem-fraction-static", .kind = BY_FLAG_DOUBLE, .out = &(f).memory_share,      \
-     .dmin = 0.001, .dmax = 1, .help = "share of the free memory for caches, instead of --ram"},                       \
+     .dmin = 0.001, .dmax = 1, .help = "share of the GPU's memory (default: 0.9); CPU: of what is free, for caches"},                       \
     {.names = "--bypass-limit", .kind = BY_FLAG_INT, .out = &(f).bypass_limit, .min = 0, .max = INT32_MAX,             \
      .help = "requests that may pass one that does not fit yet (default: 4)"},                                         \
     {.names = "--expect-quantile", .kind = BY_FLAG_DOUBLE, .out = &(f).expect_quantile, .dmin = 0.001, .dmax = 1,      \

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "model/checkpoint.h"
 #include "model/footprint.h"
+#include "model/placement.h"
 #include "model/tensor_table.h"
 
 typedef struct by_inspection {
@@ -19,6 +20,8 @@ typedef struct by_inspection {
     int64_t ctx_size, n_seqs;
     by_footprint footprint;
     by_memory_plan plan;
+    bool is_placed; /* placement was asked for: caches as in plan */
+    by_placement placement;
 } by_inspection;
 
 /* Aligned text for people, ASCII. */

@@ -139,6 +139,22 @@ static void put_memory(by_json_out *o, const by_inspection *in) {
     by_json_out_object_end(o);
 }
 
+static void put_placement(by_json_out *o, const by_inspection *in) {
+    const by_placement *p = &in->placement;
+    if (!in->is_placed) return;
+    by_json_out_key(o, "placement");
+    by_json_out_object_begin(o);
+    by_json_out_member_int(o, "device_bytes", p->limit);
+    by_json_out_member_int(o, "reserved_bytes", p->reserve);
+    by_json_out_member_int(o, "fixed_bytes", p->fixed_bytes);
+    by_json_out_member_int(o, "device_experts", p->n_experts[0]);
+    by_json_out_member_int(o, "device_expert_bytes", p->expert_bytes[0]);
+    by_json_out_member_int(o, "host_experts", p->n_experts[1]);
+    by_json_out_member_int(o, "host_expert_bytes", p->expert_bytes[1]);
+    by_json_out_member_int(o, "host_table_bytes", p->table_bytes);
+    by_json_out_object_end(o);
+}
+
 void by_inspect_json(const by_inspection *in, by_buf *out) {
     by_json_out o = by_json_out_init(out, BY_JSON_PYTHON);
     by_json_out_object_begin(&o);
@@ -150,6 +166,7 @@ void by_inspect_json(const by_inspection *in, by_buf *out) {
     put_weights(&o, in);
     put_caches(&o, &in->footprint);
     put_memory(&o, in);
+    put_placement(&o, in);
     put_lines(&o, "notes", by_checkpoint_notes(in->ck));
     by_json_out_object_end(&o);
     by_buf_push_byte(out, '\n');

@@ -126,6 +126,17 @@ static void weights(const by_inspection *in, by_buf *out) {
                   bytes(in->step_fixed_bytes + in->step_expert_bytes).text);
 }
 
+static void placement(const by_inspection *in, by_buf *out) {
+    static const char *const where[] = {"routed experts on the device", "routed experts on the host"};
+    const by_placement *p = &in->placement;
+    if (!in->is_placed) return;
+    by_buf_push_z(out, "\nPlacement, with these caches on the device\n");
+    if (p->limit) by_buf_printf(out, "  %-34s %10s %12s\n", "device memory", "", bytes(p->limit).text);
+    by_buf_printf(out, "  %-34s %10s %12s\n", "weights always on the device", "", bytes(p->fixed_bytes).text);
+    for (int i = 0; i < 2; i++) by_buf_printf(out, "  %-34s %10s %12s\n", where[i], count(p->n_experts[i]).text, bytes(p->expert_bytes[i]).text);
+    by_buf_printf(out, "  %-34s %10s %12s\n", "Engram tables on the host", "", bytes(p->table_bytes).text);
+}
+
 static void memory(const by_inspection *in, by_buf *out) {
     const by_footprint *f = &in->footprint;
     const by_kv_layout *l = &f->layout;
@@ -144,6 +155,7 @@ static void memory(const by_inspection *in, by_buf *out) {
     by_buf_printf(out, "  %-34s %10s %12s\n", "weights without Engram tables", "", bytes(in->resident_bytes).text);
     by_buf_printf(out, "  %-34s %10s %12s\n", "together", "",
                   bytes(p->block_bytes + p->slot_bytes + in->resident_bytes).text);
+    placement(in, out);
     if (in->ctx_size > in->config.max_positions)
         by_buf_printf(out, "  the model was made for at most %s positions\n", count(in->config.max_positions).text);
 }

@@ -10,6 +10,9 @@ typedef struct by_model_flags {
     int backend;  /* index into BY_BACKEND_CHOICES; -1 = best available */
     int numerics; /* by_numerics */
     int64_t threads, chunk, context;
+    const char *gpu_memory; /* "80G"; NULL = the card's */
+    int64_t n_cpu_moe;      /* layers whose experts stay on the host */
+    bool cpu_moe;           /* of all layers */
     bool check_weights; /* --no-check-weights */
     bool draft;         /* no flag: commands that draft set it */
 } by_model_flags;
@@ -19,6 +22,14 @@ typedef struct by_model_flags {
 static inline by_model_flags by_model_flags_default(void) {
     return (by_model_flags){.backend = -1, .numerics = BY_NUMERICS_DEPLOYED, .check_weights = true};
 }
+
+/* docs/placement.md */
+#define BY_PLACEMENT_FLAG_ROWS(memory, layers, all)                                                                    \
+    {.names = "--gpu-memory", .kind = BY_FLAG_STRING, .out = &(memory),                                                \
+     .help = "most memory of the device, as 80G; experts beyond it stay on the host"},                                 \
+    {.names = "--n-cpu-moe,-ncmoe", .kind = BY_FLAG_INT, .out = &(layers), .min = 0, .max = BY_LIMIT_LAYERS,           \
+     .help = "the first so many layers keep their routed experts on the host (default: 0)"},                           \
+    {.names = "--cpu-moe,-cmoe", .kind = BY_FLAG_BOOL, .out = &(all), .help = "every layer does"}
 
 /* Rows for a command's table; f is a by_model_flags variable. The first macro is without the rows of a step, which the
  * engine's own flags set. */
@@ -31,6 +42,7 @@ static inline by_model_flags by_model_flags_default(void) {
     {.names = "--threads,-t", .kind = BY_FLAG_INT, .out = &(f).threads, .min = 1, .max = BY_LIMIT_THREADS,             \
      .help = "CPU threads (default: physical cores that may be used)"},                                                \
     {.names = "--cpu-isa", .kind = BY_FLAG_STRING, .out = &(f).isa, .help = "highest CPU instruction set to use"},     \
+    BY_PLACEMENT_FLAG_ROWS((f).gpu_memory, (f).n_cpu_moe, (f).cpu_moe),                                                \
     {.names = "--numerics", .kind = BY_FLAG_CHOICE, .out = &(f).numerics, .choices = "exact|quantised|deployed",       \
      .help = "where values are rounded (default: deployed)"},                                                          \
     {.names = "--no-check-weights", .kind = BY_FLAG_BOOL, .out = &(f).check_weights,                                      \
@@ -45,8 +57,8 @@ static inline by_model_flags by_model_flags_default(void) {
     {.names = "--ctx-size,--max-model-len,-c,--context-length", .kind = BY_FLAG_INT, .out = &(f).context, .min = 1,    \
      .max = BY_LIMIT_CONTEXT, .help = "most tokens of a sequence (default: the model's limit)"}
 
-/* Device and model options of the flags. */
-by_solo_opts by_model_flags_opts(const by_model_flags *f);
+/* Device and model options of the flags. Errors: BY_EINVAL (a value; flags of a device with its own memory for one without). */
+by_status by_model_flags_opts(by_solo_opts *out, const by_model_flags *f, by_err *err);
 
 /* Opens device and model. BY_EUNSUPPORTED for a backend that is not there and numerics it does not have: exit code 2. */
 by_status by_model_flags_open(by_solo *out, const by_model_flags *f, by_err *err);

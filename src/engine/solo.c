@@ -13,7 +13,9 @@ int32_t by_solo_default_chunk(const by_config *cfg) { return cfg->hidden_size >=
 by_status by_solo_open(by_solo *s, const char *dir, const by_solo_opts *opts, by_err *err) {
     *s = (by_solo){0};
     by_status status = by_device_open(&s->dev, &opts->device, err);
-    if (status == BY_OK) status = by_model_open(&s->model, dir, s->dev, &opts->model, err);
+    by_model_opts m = opts->model;
+    if (status == BY_OK && m.place.reserve == 0) m.place.reserve = by_device_room_get(s->dev).limit / 4; /* caches come later */
+    if (status == BY_OK) status = by_model_open(&s->model, dir, s->dev, &m, err);
     if (status < 0) by_solo_close(s);
     else if (opts->draft && s->model->cfg.draft.n_layers)
         s->n_drafts = s->model->cfg.draft.block_size < BY_SPEC_DRAFTS_MAX ? s->model->cfg.draft.block_size : BY_SPEC_DRAFTS_MAX;

@@ -92,7 +92,7 @@ refuses() { # WORDS FLAGS...
     expect_exit 2 "$program" batch -i "$tmp/first" -o "$tmp/refused" "$@"
     says err "$words"
 }
-refuses "has no --eplb-window: one device holds every expert" --eplb-window 100
+refuses "has no --eplb-window: experts stay where --gpu-memory puts them" --eplb-window 100
 refuses "has no --comm-sms: one process runs the whole model" --comm-sms=3
 refuses "has no --no-graphs: steps are not captured" --no-graphs
 refuses "unknown flag '--no-graph'" --no-graph
