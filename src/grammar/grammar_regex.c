@@ -37,8 +37,10 @@ typedef struct {
 
 static uint32_t fail(parser *p, by_status code, const char *what) {
     if (!by_gr_bad(p->g)) {
-        by_gr_fail(p->g, code, "regex: %s at offset %zu of /%.*s/", what, p->at, (int)(p->s.len > 120 ? 120 : p->s.len),
-                   p->s.ptr);
+        size_t n = p->s.len > 120 ? 120 : p->s.len;
+        while (n < p->s.len && n > 0 && ((uint8_t)p->s.ptr[n] & 0xc0) == 0x80) /* no character is cut in two */
+            n--;
+        by_gr_fail(p->g, code, "regex: %s at offset %zu of /%.*s/", what, p->at, (int)n, p->s.ptr);
         if (!p->g->where[0]) snprintf(p->g->where, sizeof p->g->where, "offset %zu", p->at);
     }
     return 0;
@@ -573,27 +575,45 @@ static by_gr_term rep_tail(parser *p, node d, by_gr_term k, int prev) {
     return t;
 }
 
-/* What stands before part i (parts are last first): the part to its left, or further left where that may be empty. */
-static int before_part(parser *p, const by_gr_vec *parts, uint32_t i, int prev) {
-    int before = -1;
-    for (uint32_t j = i + 1; j < parts->n; j++) {
-        node d = p->nodes[parts->v[j]];
-        if (d.type >= N_AHEAD) continue;
-        if (before >= 0 && before != d.ends) return PREV_UNKNOWN;
-        before = d.ends;
-        if (!d.empty) return before;
-    }
-    return before < 0 || before == prev ? prev : PREV_UNKNOWN;
+/* What may stand before the next part, as bits of PREV_, given what may stand before this one. A group with anchors inside
+ * that may be empty leaves it open. */
+static unsigned prevs_behind(node d, unsigned before) {
+    if (d.type >= N_AHEAD) return before;
+    unsigned own = 1u << d.ends;
+    if (!d.empty) return own;
+    return !d.zero ? own | before : before == own ? own : 1u << PREV_UNKNOWN;
 }
 
+static int lowest_bit(unsigned set) {
+    return __builtin_ctz(set);
+}
+
+/* A sequence whose rest may ask what stands before it: the rest is made once for each answer that the parts to its left
+ * can give. A part that may be empty gives its own and passes on those of the parts before it. */
 static by_gr_term cat_tail(parser *p, uint32_t n, by_gr_term k, int prev) {
-    by_gr_vec parts = {0};
-    chain(p, n, N_CAT, &parts);
-    for (uint32_t i = 0; i < parts.n && !by_gr_bad(p->g); i++) {
-        k = with_tail(p, parts.v[i], k, before_part(p, &parts, i, prev));
+    by_gr *g = p->g;
+    by_gr_vec parts = {0}, sets = {0};
+    by_gr_term rest[4] = {k, k, k, k}, now[4] = {0};
+    chain(p, n, N_CAT, &parts); /* last first */
+    by_gr_vec_push(g, &sets, 1u << prev);
+    for (uint32_t i = parts.n; i-- > 1 && !by_gr_bad(g);)
+        by_gr_vec_push(g, &sets, prevs_behind(p->nodes[parts.v[i]], sets.v[sets.n - 1]));
+    for (uint32_t i = 0; i < parts.n && !by_gr_bad(g); i++) {
+        node d = p->nodes[parts.v[i]];
+        for (unsigned left = sets.v[parts.n - 1 - i]; left; left &= left - 1) {
+            int before = lowest_bit(left);
+            unsigned behind = prevs_behind(d, 1u << before);
+            by_gr_term own = rest[lowest_bit(behind)];
+            if (!d.zero && d.empty && rest[d.ends] != rest[before])
+                now[before] = by_gr_alt2(g, by_gr_seq(g, by_gr_nonempty(g, direct(p, parts.v[i])), rest[d.ends]), rest[before]);
+            else
+                now[before] = with_tail(p, parts.v[i], own, before);
+        }
+        memcpy(rest, now, sizeof rest);
     }
     by_gr_vec_free(&parts);
-    return k;
+    by_gr_vec_free(&sets);
+    return by_gr_bad(g) ? BY_GR_NEVER : rest[prev];
 }
 
 static by_gr_term with_tail(parser *p, uint32_t n, by_gr_term k, int prev) {

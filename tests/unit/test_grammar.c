@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "grammar/grammar.h"
 #include "json/json.h"
 #include "support/counting.h"
@@ -80,6 +81,8 @@ static void expect(by_grammar_kind kind, const char *grammar, const char *const 
         __VA_ARGS__, NULL                                                                                              \
     }
 
+#define SCHEMA(...) expect(BY_GRAMMAR_JSON_SCHEMA, __VA_ARGS__)
+
 /* ---- languages that the stored vectors do not hold ---- */
 
 static void regular_expressions_beyond_the_vectors(void **state) {
@@ -97,6 +100,9 @@ static void regular_expressions_beyond_the_vectors(void **state) {
     expect(BY_GRAMMAR_REGEX, "a(^b|c)$", LIST("ac"), LIST("ab"));
     expect(BY_GRAMMAR_REGEX, "\\p{Lu}\\p{Han}+", LIST("A\xe4\xb8\xad"), LIST("a\xe4\xb8\xad", "A"));
     expect(BY_GRAMMAR_REGEX, "[^]a]b", LIST("xb"), LIST("ab", "]b"));
+    expect(BY_GRAMMAR_REGEX, "x*^a|[.]?(?:^|y)b", LIST("a", "b", ".yb", "yb"), LIST("xa", ".b"));
+    expect(BY_GRAMMAR_REGEX, "foo(?: bar)?\\b.*", LIST("foo", "foo bar", "foo baz", "foo, bar"), LIST("foob"));
+    SCHEMA("{\"type\":\"string\",\"pattern\":\"x*^a\"}", LIST("\"ab\""), LIST("\"xa\"", "\"ba\""));
     expect(BY_GRAMMAR_REGEX, "x{0,100000}", LIST("", "xxx"), LIST("y"));
 }
 
@@ -143,8 +149,6 @@ static void schemas_beyond_the_vectors(void **state) {
     expect(BY_GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\",\"not\":{\"additionalProperties\":{\"type\":\"integer\"}}}",
            LIST("{\"a\":\"x\"}", "{\"a\":1,\"b\":null}"), LIST("{}", "{\"a\":1}"));
 }
-
-#define SCHEMA(...) expect(BY_GRAMMAR_JSON_SCHEMA, __VA_ARGS__)
 
 static void schemas_that_say_nothing_are_whole(void **state) {
     (void)state;
@@ -385,6 +389,22 @@ static void forced_text_is_told(void **state) {
 }
 
 /* ---- errors and limits ---- */
+
+/* A message quotes the pattern, and never half a character of it. */
+static void quoted_patterns_are_whole_characters(void **state) {
+    (void)state;
+    for (int lead = 0; lead < 3; lead++) {
+        char text[300];
+        int n = snprintf(text, sizeof text, "%.*s", lead, "ab");
+        while (n < 200)
+            n += snprintf(text + n, sizeof text - (size_t)n, "\xe4\xb8\xad");
+        snprintf(text + n, sizeof text - (size_t)n, "(");
+        by_grammar *g;
+        by_err err;
+        assert_int_equal(by_grammar_compile(&g, vocab, BY_GRAMMAR_REGEX, by_str_z(text), NULL, NULL, &err), BY_EFORMAT);
+        assert_true(by_utf8_valid(by_str_z(err.msg), NULL));
+    }
+}
 
 static void errors_name_their_place(void **state) {
     (void)state;
@@ -792,6 +812,7 @@ int main(void) {
                                        cmocka_unit_test(behind_the_end_only_the_end_may_follow),
         cmocka_unit_test(triggers_start_the_grammar_and_bounds_force_them),
                                        cmocka_unit_test(forced_text_is_told),
+        cmocka_unit_test(quoted_patterns_are_whole_characters),
                                        cmocka_unit_test(errors_name_their_place),
                                        cmocka_unit_test(lenient_turns_refusals_into_warnings),
                                        cmocka_unit_test(a_compile_bomb_ends_in_time),
