@@ -141,7 +141,7 @@ static by_status read_ids(const by_json *tokens, by_arena *a, test *t, by_err *e
     for (uint32_t i = 0; i < tokens->n; i++) {
         int64_t id;
         if (!by_json_int_in(&tokens->v.items[i], 0, UINT32_MAX, &id))
-            return BY_FAIL(err, BY_EINVAL, "tests[].tokens[%u]", i);
+            return BY_FAIL(err, BY_EINVAL, "tests[].tokens[%u]: a token id is expected", i);
         ids[i] = (uint32_t)id;
     }
     t->ids = ids;
@@ -195,6 +195,10 @@ static void run_case(bench *b, const by_json *req, by_arena *a) {
             by_buf_push_str(&text, grammar->v.s);
         else if (grammar)
             by_grammar_write_json(&text, grammar);
+        else if (k != BY_GRAMMAR_JSON_OBJECT)
+            s = BY_FAIL(&err, BY_EINVAL, "grammar: missing");
+    }
+    if (s >= 0) {
         int64_t from = now_ns();
         s = by_grammar_compile(&g, b->vocab, k, by_buf_str(&text), &opts, &where, &err);
         compile_us = us(from);

@@ -278,7 +278,41 @@ static uint32_t components(by_gr_cfg *c) {
     return comps;
 }
 
+static void clear_components(by_gr_cfg *c) {
+    for (uint32_t i = 0; i < c->n_rules; i++)
+        c->rules[i].num = c->rules[i].low = c->rules[i].stack_pos = c->rules[i].comp = 0;
+}
+
 /* ---- left recursion ---- */
+
+static bool begins_in(by_gr_cfg *c, uint32_t n, uint32_t comp) {
+    by_gr_vec first = {0};
+    bool found = false;
+    leading(c, n, &first, 0);
+    for (uint32_t i = 0; i < first.n && !found; i++)
+        found = c->rules[first.v[i]].comp == comp;
+    by_gr_vec_free(&first);
+    return found;
+}
+
+/* An endless repeat that begins with a rule of its own component becomes a rule, x{min,} = x{min} R with R = nothing or x R: a
+ * linear form of the repeat itself would have no end. */
+static void open_repeats(by_gr_cfg *c, uint32_t n, uint32_t comp, uint32_t depth) {
+    if (too_deep(c, depth)) return;
+    for (; c->nodes[n].kind == BY_GR_C_SEQ || c->nodes[n].kind == BY_GR_C_ALT; n = c->nodes[n].a)
+        open_repeats(c, c->nodes[n].b, comp, depth + 1);
+    by_gr_cnode x = c->nodes[n];
+    if (x.kind != BY_GR_C_REP) return;
+    open_repeats(c, x.a, comp, depth + 1);
+    if (x.max != BY_GR_INF || !begins_in(c, x.a, comp)) return;
+    uint32_t r = by_gr_cfg_new_rule(c);
+    if (by_gr_bad(c->g)) return;
+    uint32_t more = by_gr_cfg_seq(c, x.a, by_gr_cfg_rule(c, r));
+    c->rules[r].body = by_gr_cfg_alt(c, 0, more);
+    c->rules[r].defined = true;
+    uint32_t whole = by_gr_cfg_seq(c, by_gr_cfg_rep(c, x.a, x.min, x.min), by_gr_cfg_rule(c, r));
+    if (!by_gr_bad(c->g)) c->nodes[n] = c->nodes[whole];
+}
 
 /* Body split: rest[j] = union of what follows a leading member j; base = everything else. UINT32_MAX = nothing. */
 typedef struct {
@@ -494,9 +528,15 @@ by_gr_term by_gr_cfg_finish(by_gr_cfg *c, uint32_t root) {
     fixed_point(c, nullable, offsetof(by_gr_crule, nullable));
     /* Removing one component can lay open another (a rest that begins with a rule of it): repeat until none is left. */
     for (int round = 0; round < 16 && !by_gr_bad(g); round++) {
-        for (uint32_t i = 0; i < c->n_rules; i++)
-            c->rules[i].num = c->rules[i].low = c->rules[i].stack_pos = c->rules[i].comp = 0;
-        uint32_t comps = components(c);
+        clear_components(c);
+        uint32_t comps = components(c), n_rules = c->n_rules;
+        for (uint32_t i = 0; i < n_rules && !by_gr_bad(g); i++)
+            if (c->rules[i].comp) open_repeats(c, c->rules[i].body, c->rules[i].comp, 0);
+        if (c->n_rules > n_rules) {
+            fixed_point(c, nullable, offsetof(by_gr_crule, nullable));
+            clear_components(c);
+            comps = components(c);
+        }
         if (comps == 0) break;
         if (round == 15) by_gr_fail(g, BY_EUNSUPPORTED, "grammar: left recursion that cannot be removed");
         for (uint32_t k = 1; k <= comps && !by_gr_bad(g); k++)

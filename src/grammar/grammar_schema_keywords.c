@@ -68,7 +68,9 @@ static bool check_type(place *p, const by_json *type) {
         bool ok = false;
         for (unsigned k = 0; k < 8 && t->type == BY_JSON_STRING; k++)
             ok |= by_str_eqz(t->v.s, names[k]);
-        if (!ok) return by_gr_x_error(p->g, p->e, BY_EINVAL, "type", "unknown type");
+        char why[64] = "unknown type";
+        if (t->type == BY_JSON_STRING && t->v.s.len <= 32) snprintf(why, sizeof why, "unknown type '%.*s'", BY_STR_ARG(t->v.s));
+        if (!ok) return by_gr_x_error(p->g, p->e, BY_EINVAL, "type", why);
     }
     return true;
 }

@@ -111,6 +111,9 @@ static void left_recursion_of_every_kind(void **state) {
     expect(BY_GRAMMAR_EBNF, "root ::= a\na ::= b \"x\" | \"1\"\nb ::= a \"y\" | c\nc ::= b \"z\" | \"2\"",
            LIST("1", "1yx", "2x", "2zzx", "1yzxyx"), LIST("", "2", "1x", "1y", "2zz"));
     expect(BY_GRAMMAR_EBNF, "root ::= root root | \"a\" | \"\"", LIST("", "a", "aaaa"), LIST("b"));
+    expect(BY_GRAMMAR_EBNF, "root ::= (root \"+\")* \"n\"", LIST("n", "n+n", "n+n+n"), LIST("", "n+", "+n", "nn"));
+    expect(BY_GRAMMAR_EBNF, "root ::= (root | \"a\")+ | (e){2,} \"b\"\ne ::= (e \"x\"?)+ | \"c\"", LIST("a", "aa", "ccb", "cxccxb"),
+           LIST("", "cb", "b"));
     expect(BY_GRAMMAR_EBNF, "root ::= x root | root \"b\" | \"c\"\nx ::= \"\" | \"a\" x", LIST("c", "acb", "aacbb"),
            LIST("", "ab", "b"));
 }
