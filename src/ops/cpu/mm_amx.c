@@ -12,8 +12,8 @@
  *
  * A core call takes 32 weight rows and up to 128 rows of x, in pairs of blocks: 4 result tiles, 4 operand tiles. With more
  * than one pair the results rest in memory between runs of STEPS tile columns; FP4 with one pair has a shorter way
- * (multiply_few). The order of sums is the instruction's own over
- * 32 columns, then columns ascending: the same for every number of rows.
+ * (multiply_few). The order of sums is the instruction's own over 32 columns, then columns ascending: the same for every number of
+ * rows.
  *
  * Scales outside the safe range count as safe where all weights of the group are zero (a checkpoint may give such a group any
  * scale); other rows of weights with such scales, and rows with NaN, are left to by_mm_wide. */
