@@ -28,12 +28,17 @@ def scaled(n, least):
     return max(least, n * min(SCALE, 100) // 100)
 
 
-def slow():
-    """By how much the bound of something quick is to be multiplied here and now: the program may be sanitized, the machine slow, and
-    others may use it. At least 1. Measured with work that takes 20 ms on an idle machine."""
+def pace():
+    """By how much longer something takes here and now than usual: the machine may be slow, and others may use it. At least 1. Measured
+    with work that takes 20 ms on an idle machine."""
     began = time.monotonic()
     sum(i * i for i in range(300000))
-    return SLOW * max(1.0, (time.monotonic() - began) / 0.02)
+    return max(1.0, (time.monotonic() - began) / 0.02)
+
+
+def slow():
+    """By how much the bound of something quick is to be multiplied here and now; the program may be sanitized, too."""
+    return SLOW * pace()
 
 
 class Lag(threading.Thread):
