@@ -24,16 +24,17 @@ static int64_t cache_bytes(const by_kv_layout *l, const by_kv_opts *pool) {
     return (pool->n_slots + 1) * l->slot_bytes + (l->block_bytes ? ((int64_t)pool->n_blocks + 1) * l->block_bytes : 0);
 }
 
-/* room: bytes of the device for caches; 0 = they share the host's memory with swapped state. */
+/* room: bytes of the device for caches; 0 = they share the host's memory with swapped state. pool->n_slots > 0: that many. */
 static by_status size_caches(by_engine *e, int64_t room, by_kv_layout *layout, by_kv_opts *pool, by_err *err) {
     by_engine_opts *o = &e->opts;
     BY_TRY(by_model_kv_layout(layout, e->model, backtrack(e), err));
     int64_t ram = o->ram_bytes ? o->ram_bytes : free_memory() / 4, space = room ? room - layout->block_bytes : ram;
-    pool->n_slots = o->state_slots ? o->state_slots : (int32_t)((o->slots_ratio > 0 ? o->slots_ratio : 1.2) * o->sched.max_seqs) + 1;
+    bool chosen = pool->n_slots > 0 || o->state_slots;
+    if (pool->n_slots == 0) pool->n_slots = o->state_slots ? o->state_slots : (int32_t)((o->slots_ratio > 0 ? o->slots_ratio : 1.2) * o->sched.max_seqs) + 1;
     if (pool->n_slots > 2 * BY_LIMIT_SEQS) pool->n_slots = 2 * BY_LIMIT_SEQS;
     int64_t want = o->max_context ? o->max_context : e->model->cfg.max_positions;
     int64_t slots = (pool->n_slots + 1) * layout->slot_bytes;
-    while (!o->state_slots && pool->n_slots > 1 && slots > space / 4) { /* fewer sequences at once rather than none */
+    while (!chosen && pool->n_slots > 1 && slots > space / 4) { /* fewer sequences at once rather than none */
         pool->n_slots = pool->n_slots / 2 > 1 ? pool->n_slots / 2 : 1;
         slots = (pool->n_slots + 1) * layout->slot_bytes;
     }
@@ -76,7 +77,7 @@ static int64_t buffer_bytes(const by_engine *e) {
 
 by_status by_engine_reserve_memory(by_engine *e, int64_t *bytes, by_err *err) {
     by_kv_layout layout;
-    by_kv_opts pool;
+    by_kv_opts pool = {0};
     int64_t limit = by_device_room_get(e->dev).limit;
     if (limit == 0) return BY_OK;
     BY_TRY(size_caches(e, limit / 4, &layout, &pool, err));
@@ -90,5 +91,7 @@ by_status by_engine_size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *
     if (room.limit && left < 1)
         return BY_FAIL(err, BY_ENOMEM, "device memory: %lld bytes hold the weights (%lld) and no caches", (long long)room.limit,
                        (long long)room.used);
+    *pool = (by_kv_opts){0};
+    if (room.limit) BY_TRY(size_caches(e, room.limit / 4, layout, pool, err)); /* as planned; what is left over is for more blocks */
     return size_caches(e, left, layout, pool, err);
 }

@@ -201,8 +201,9 @@ static by_status run_experts(by_pass *p, by_moe_args *moe) {
     by_runner *r = p->r;
     bool beside = p->w->host_experts != NULL;
     if (beside) moe->part = by_host_experts_part(r->host, moe->x.rows, (int32_t)moe->idx.cols);
-    if (beside && !r->measures) BY_TRY(by_host_experts_begin(r->host, p->layer, moe->x, moe->idx, moe->weight, p->err));
-    by_status status = by_op_moe(p->dev, moe, p->err);
+    by_status status = BY_OK;
+    if (beside && !r->measures) status = by_host_experts_begin(r->host, p->layer, moe->x, moe->idx, moe->weight, p->err);
+    if (status == BY_OK) status = by_op_moe(p->dev, moe, p->err);
     by_err own;
     by_status joined = beside && status < 0 ? by_device_join(p->dev, &own) : BY_OK; /* the operator has not come to it */
     (void)joined;

@@ -163,6 +163,26 @@ static void the_plan_uses_what_there_is(void **s) {
     assert_int_equal(by_placement_plan(&p, &c, all.fixed_bytes, &(by_place_opts){0}, &err), BY_ENOMEM);
 }
 
+/* Caches that nobody sized: as many slots as without a limit, room for a sequence, and all of it within the limit. */
+static void caches_fit_beside_the_weights(void **s) {
+    (void)s;
+    for (int i = 0; i < 3; i++) {
+        by_engine_opts o = options(BY_BACKEND_CPU, false);
+        o.kv_blocks = o.state_slots = 0;
+        o.device.memory_bytes = (3 + i) << 20;
+        by_engine *e = by_run_open(&o);
+        answers a = make_answers(e, 1, 2);
+        run_all(e, &a); /* figures come with steps */
+        free(a.out);
+        by_device_room room = by_device_room_get(by_engine_model(e)->dev);
+        by_engine_stats st = by_run_stats_at_rest(e);
+        assert_int_equal(st.slots_total, (int)(1.2 * SEQS) + 1);
+        assert_in_range(st.blocks_total, 2, SEQS + 1); /* one holds no data */
+        assert_true(room.used <= room.limit);
+        by_engine_close(e);
+    }
+}
+
 /* The host's operator fails in the middle of a run: requests of that step end with the reason, later ones do not know of it. */
 static void a_host_that_fails_costs_its_step(void **s) {
     (void)s;
@@ -192,6 +212,7 @@ int main(void) {
         cmocka_unit_test(answers_are_the_same_bit_by_bit),
         cmocka_unit_test(answers_are_the_same_where_the_device_is_apart),
         cmocka_unit_test(what_cannot_be_placed_is_refused_with_both_numbers),
+        cmocka_unit_test(caches_fit_beside_the_weights),
         cmocka_unit_test(a_host_that_fails_costs_its_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
