@@ -30,7 +30,8 @@ static by_status size_caches(by_engine *e, int64_t room, by_kv_layout *layout, b
     BY_TRY(by_model_kv_layout(layout, e->model, backtrack(e), err));
     int64_t ram = o->ram_bytes ? o->ram_bytes : free_memory() / 4, space = room ? room - layout->block_bytes : ram;
     bool chosen = pool->n_slots > 0 || o->state_slots;
-    if (pool->n_slots == 0) pool->n_slots = o->state_slots ? o->state_slots : (int32_t)((o->slots_ratio > 0 ? o->slots_ratio : 1.2) * o->sched.max_seqs) + 1;
+    double ratio = o->slots_ratio > 0 ? o->slots_ratio : 1.2;
+    if (pool->n_slots == 0) pool->n_slots = o->state_slots ? o->state_slots : (int32_t)(ratio * o->sched.max_seqs) + 1;
     if (pool->n_slots > 2 * BY_LIMIT_SEQS) pool->n_slots = 2 * BY_LIMIT_SEQS;
     int64_t want = o->max_context ? o->max_context : e->model->cfg.max_positions;
     int64_t slots = (pool->n_slots + 1) * layout->slot_bytes;
