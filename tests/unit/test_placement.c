@@ -169,7 +169,7 @@ static void caches_fit_beside_the_weights(void **s) {
     for (int i = 0; i < 3; i++) {
         by_engine_opts o = options(BY_BACKEND_CPU, false);
         o.kv_blocks = o.state_slots = 0;
-        o.device.memory_bytes = (3 + i) << 20;
+        o.device.memory_bytes = limit_for(&o, 0.1 + 0.3 * i);
         by_engine *e = by_run_open(&o);
         answers a = make_answers(e, 1, 2);
         run_all(e, &a); /* figures come with steps */
