@@ -277,9 +277,9 @@ static void a_required_tool_is_called_behind_the_reasoning(void **state) {
     (void)state;
     static const char *const choices[] = {"\"required\"", "{\"type\":\"function\",\"function\":{\"name\":\"g\"}}"};
     int n_calls = 0, end = by_tok_find_added(by_service_tok(service), BY_STR("</think>"));
-    for (int i = 0; i < by_test_scaled(6); i++) {
+    for (int i = 0; i < by_test_scaled(4); i++) {
         by_buf b = {0};
-        by_buf_printf(&b, "\"max_tokens\":250,\"temperature\":1,\"structured_outputs\":{\"close_by_budget\":true},\"thinking\":{\"type\":"
+        by_buf_printf(&b, "\"max_tokens\":160,\"temperature\":1,\"structured_outputs\":{\"close_by_budget\":true},\"thinking\":{\"type\":"
                           "\"enabled\"},\"logit_bias\":{\"%d\":9},\"tool_choice\":%s,%s", end, choices[i % 2], TOOLS(""));
         const by_json *v = answer(BY_API_CHAT, body_of(CHAT, by_buf_z(&b), i));
         by_buf_deinit(&b);
