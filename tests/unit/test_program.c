@@ -257,7 +257,7 @@ static void run_refuses_what_it_cannot_do(void **state) {
         {{"-p", "hi", "--max-tokens", "0"}, 2, "--max-tokens"},
         {{"-p", "hi", "--temp", "-1"}, 2, "--temp"},
         {{"-p", "hi", "--top-p", "0"}, 2, "--top-p"},
-        {{"-p", "hi", "--top-k", "0"}, 2, "--top-k"},
+        {{"-p", "hi", "--top-k", "-2"}, 2, "--top-k"},
         {{"-p", "hi", "--min-p", "2"}, 2, "--min-p"},
         {{"-p", "hi", "--think", "500"}, 2, "1 to 100"},
         {{"-p", "hi", "--think", "101"}, 2, "--think: '101' is not none, low, high, max or a number from 1 to 100"},
