@@ -33,9 +33,6 @@
 
 #define BY_LIMIT_THREADS 1024
 #define BY_LIMIT_STEP_ROWS (1 << 20)
-/* On a GPU: rows of a step times experts. More would take another kernel, whose sums have another order, so a row's bits would depend on
- * what shares its step; and rows in a grid's second dimension end at 65,535. */
-#define BY_LIMIT_GPU_ROUTER (4 << 20)
 #define BY_LIMIT_SEQS 65536
 
 #endif

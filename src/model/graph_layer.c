@@ -122,7 +122,8 @@ static by_status attend(by_pass *p) {
     by_attention_args a = {.batch = p->batch, .from = p->from, .q = p->b.q, .cs = ratio ? p->b.cs_row : p->b.cs_window, .kv = p->b.kv,
                            .ring = by_kv_ring(p->r->kv, p->layer), .sel = p->b.sel, .sink = p->w->sink, .o = p->b.o,
                            .heads = c->n_heads, .d = c->head_dim, .window = c->window, .ratio = ratio,
-                           .scale = (float)(1.0 / sqrt((double)c->head_dim)), .block = p->block};
+                           .scale = (float)(1.0 / sqrt((double)c->head_dim)),
+                           .block = p->block ? p->batch.n_rows / p->batch.n_seqs : 0}; /* all are equally long */
     if (ratio) a.main = by_kv_main(p->r->kv, by_model_source_index(p->m, p->kind->kv_source));
     return by_op_attention(p->dev, &a, p->err);
 }

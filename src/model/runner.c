@@ -143,17 +143,9 @@ int64_t by_runner_bytes(const by_model *m, const by_runner_opts *opts) {
     return b.at + 4 * meta_ints(m, opts);
 }
 
-static int32_t gpu_rows(const by_model *m) {
-    int32_t most = BY_LIMIT_GPU_ROUTER / (m->cfg.n_experts > 64 ? m->cfg.n_experts : 64);
-    return most < 65535 ? most : 65535;
-}
-
 static by_status check_opts(const by_runner_opts *o, const by_model *m, by_err *err) {
     if (o->max_rows < 1 || o->max_rows > BY_LIMIT_STEP_ROWS)
         return BY_FAIL(err, BY_EINVAL, "rows of a step: %d is outside 1..%d", o->max_rows, BY_LIMIT_STEP_ROWS);
-    int32_t most = gpu_rows(m);
-    if (by_device_backend(m->dev) == BY_BACKEND_CUDA && o->max_rows > most)
-        return BY_FAIL(err, BY_EINVAL, "rows of a step (--max-num-batched-tokens, --chunk): %d, and a GPU takes at most %d", o->max_rows, most);
     if (o->max_seqs < 1 || o->max_seqs > BY_LIMIT_SEQS || o->max_logits < 1 || o->max_logits > o->max_rows)
         return BY_FAIL(err, BY_EINVAL, "a step of %d sequences with %d rows of logits", o->max_seqs, o->max_logits);
     if (o->max_context < 1 || o->max_context > BY_LIMIT_CONTEXT)

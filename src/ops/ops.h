@@ -440,8 +440,8 @@ typedef struct by_attention_args {
     by_tensor o;    /* [T, heads * d] A8 or F32 */
     int32_t heads, d, window, ratio;
     float scale;
-    bool block; /* draft block: every row of a sequence sees the `window` positions in front of its sequence's first row and
-                 * all rows of its sequence, also later ones; window only */
+    int32_t block; /* > 0: draft blocks of at most so many rows; every row of a sequence sees the `window` positions in front of its
+                    * sequence's first row and all rows of its sequence, also later ones; window only */
 } by_attention_args;
 
 /* Router. Source: model.md 8; golden ops/router. idx in descending order of score + bias, ties by lower expert. */

@@ -385,6 +385,7 @@ static void invariance(int64_t N, int64_t K, int groups, by_dtype xt, by_dtype w
 
 /* ---- caches --------------------------------------------------------------------------------------------------- */
 
+enum { ROWS_MAX = 1 << 17, MANY = 65540 /* more rows than a grid's second dimension has */ };
 /* A step of `n` sequences: sequence s has rows[s] rows from position pos0[s]. */
 typedef struct {
     by_batch b[2];
@@ -393,7 +394,8 @@ typedef struct {
 } step;
 static step make_step(int n, const int32_t *rows, const int32_t *pos0, int blocks) {
     step s = {.n = n};
-    int32_t pos[4096], seq[4096], image[4096], slot[8], table[8 * 4096];
+    static int32_t pos[ROWS_MAX], seq[ROWS_MAX], image[ROWS_MAX], table[8 * 4096];
+    int32_t slot[8];
     for (int i = 0; i < n; i++) {
         s.row0[i] = s.T;
         s.pos0[i] = pos0[i];
@@ -632,7 +634,7 @@ static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec ma
     BOTH {
         by_attention_args a = {.batch = s.b[i], .q = q.t[i], .cs = cs.t[i], .kv = kv.t[i],
                                .ring = {ring.t[i].mem, 0, slot, 134, win}, .sel = sl.t[i], .sink = sink.t[i], .o = o.t[i],
-                               .heads = heads, .d = d, .window = window, .ratio = 1, .scale = 1.0f / sqrtf((float)d), .block = block};
+                               .heads = heads, .d = d, .window = window, .ratio = 1, .scale = 1.0f / sqrtf((float)d), .block = block ? 5 : 0};
         if (lowest_set) a.from = from.t[i];
         if (entries) a.main = (by_pages){pool.t[i].mem, 0, page, per, main};
         MUST(by_op_attention(dev[i], &a, err));
@@ -649,7 +651,7 @@ static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec ma
 
 static void test_router(int64_t T, int E, int k, int D, by_dtype act, by_dtype gt) {
     pair x = acts(act, T, D, 1), gate = acts(gt, E, D, 0.05f), bias = acts(BY_F32, 1, E, 0.2f), vl = acts(BY_F32, 1, E, 0.2f);
-    int32_t im[512];
+    int32_t *im = malloc((size_t)T * 4);
     for (int t = 0; t < T; t++) im[t] = t % 3 == 1;
     pair image = i32s(T, 1, im), idx = make(BY_I32, T, k, NULL), w = make(BY_F32, T, k, NULL);
     BOTH {
@@ -660,6 +662,7 @@ static void test_router(int64_t T, int E, int k, int D, by_dtype act, by_dtype g
     same_bytes(name, idx, 0.002);
     compare("  weights", w, 1e-6, 1e-2);
     free_all();
+    free(im);
 }
 /* Experts that are absent on the device and computed by ref beside it: every second one, then all. y of ref has the sums. */
 static void run_parts(void *arg, int32_t which, int32_t n) {
@@ -889,8 +892,61 @@ static void quick_cases(void) {
 static void row_cases(void) {
     small_cases();
     test_hc(3, 5120, BY_BF16, BY_F32), test_hc(130, 1024, BY_BF16, BY_F32), test_hc(5, 1024, BY_F32, BY_F32);
+    test_router(4200, 1024, 3, 128, BY_BF16, BY_BF16); /* more than one slice */
     test_router(9, 8, 2, 64, BY_F32, BY_F32), test_router(50, 384, 6, 5120, BY_BF16, BY_BF16), test_router(5, 600, 8, 96, BY_BF16, BY_F32);
     test_engram(6, BY_A8), test_engram(3, BY_F32);
+}
+/* Operators that a grid over rows could refuse, on narrow rows. */
+static void many_hc(int64_t T, int D) {
+    pair h = acts(BY_F32, T, 4 * D, 1), out = acts(BY_F32, T, D, 1), post = acts(BY_F32, T, 4, 1), comb = acts(BY_F32, T, 16, 0.3f);
+    pair x = acts(BY_F32, T, D, 1);
+    BOTH {
+        by_hc_post_args p = {h.t[i], out.t[i], post.t[i], comb.t[i], 4};
+        MUST(by_op_hc_post(dev[i], &p, err));
+        by_add_args a = {out.t[i], x.t[i]};
+        MUST(by_op_add(dev[i], &a, err));
+    }
+    NAME("many rows: hc_post D %d", D);
+    check(name, h);
+    same_bytes("  add", x, 0);
+    free_all();
+}
+/* One sequence, an entry for 16,384 positions: the rows from 65,535 on have more than the three that need no choice. */
+static void many_select(int heads, int d, by_rec rec, bool wants_scores) {
+    int32_t rows = MANY, pos0 = 0;
+    step s = make_step(1, &rows, &pos0, 2);
+    int64_t block = (by_rec_bytes(rec, d) * 64 + 63) / 64 * 64;
+    pair pool = key_pool(rec, d, 64, block, 3, 0);
+    pair q = rec == BY_REC_IX4 ? make(BY_IX4, (int64_t)MANY * heads, d, NULL) : acts(BY_F32, MANY, heads * d, 1);
+    if (rec == BY_REC_IX4) {
+        pair x = acts(BY_BF16, MANY, heads * d, 1), cs = rotation(MANY, 64);
+        BOTH {
+            by_index_query_args a = {x.t[i], cs.t[i], q.t[i], heads, d};
+            MUST(by_op_index_query(dev[i], &a, err));
+        }
+    }
+    pair w = acts(BY_BF16, MANY, heads, 1), sel = make(BY_I32, MANY, 4, NULL), scores = make(BY_F32, MANY, 4, NULL);
+    BOTH {
+        by_index_select_args a = {.batch = s.b[i], .q = q.t[i], .weights = w.t[i], .scale = 0x1p-6f, .keys = {pool.t[i].mem, 0, block, 64, rec},
+                                  .sel = sel.t[i], .mode = BY_CAND_NONE, .heads = heads, .d = d, .ratio = 16384, .topk = 3,
+                                  .cand_block_size = 8, .round_bf16 = true, .n_entries_max = 4};
+        if (wants_scores) a.scores = scores.t[i];
+        MUST(by_op_index_select(dev[i], &a, err));
+    }
+    int32_t *ours = (int32_t *)(void *)download(sel.t[GPU]), *ref = (int32_t *)(void *)download(sel.t[REF]);
+    int64_t bad = 0;
+    for (int64_t t = 0; t < MANY; t++) bad += ours[4 * t] != ref[4 * t] || (ref[4 * t] >= 0 && memcmp(ours + 4 * t, ref + 4 * t, 16) != 0);
+    NAME("many rows: index_select heads %d%s", heads, wants_scores ? " and scores" : "");
+    verdict(name, bad == 0 && ref[4 * (MANY - 1)] == 3, (double)bad, 0);
+    free(ours), free(ref);
+    free_all();
+}
+static void many_cases(void) {
+    test_rows(MANY, 32, BY_F32), many_hc(MANY, 32), many_hc(MANY, 256), test_hc_read(MANY, 32, BY_BF16);
+    test_matmul(MANY, 8, 32, 1, BY_F32, BY_BF16, BY_F32, false), test_matmul(MANY, 64, 128, 1, BY_A8, BY_FP8_TILE, BY_BF16, false);
+    test_router(MANY, 64, 2, 64, BY_BF16, BY_BF16), test_router(MANY, 64, 2, 32, BY_F32, BY_F32);
+    test_moe(MANY, 32, 32, 2, 1, BY_F32, BY_FP4_ROW, false, false);
+    many_select(32, 128, BY_REC_IX4, false), many_select(2, 32, BY_REC_F32, false), many_select(2, 32, BY_REC_F32, true);
 }
 static void select_cases(void) {
     test_select(32, 128, BY_REC_IX4, BY_BF16, 2500, 512, 100, true, false);
@@ -920,13 +976,14 @@ static void expert_cases(void) {
     test_moe(500, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(3, 5120, 2304, 8, 6, BY_A8, BY_FP4_ROW, true, true);
 }
 
-/* usage: gpu_ops [group ...], default: all but `quick`, which has small shapes only, for runs under a memory checker. */
+/* usage: gpu_ops [group ...], default: all but `small` and `quick`, which have small shapes only, for runs under a memory checker and on a
+ * host that plays the device. */
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
-    } groups[] = {{"quick", quick_cases},         {"rows", row_cases},      {"select", select_cases},
-                  {"attention", attention_cases}, {"matmul", all_matmuls}, {"moe", expert_cases}};
+    } groups[] = {{"small", small_cases},         {"quick", quick_cases},  {"rows", row_cases},    {"select", select_cases},
+                  {"attention", attention_cases}, {"matmul", all_matmuls}, {"moe", expert_cases}, {"many", many_cases}};
     by_err why = {0};
     by_device_opts opts = {.backend = BY_BACKEND_CUDA};
     by_status status = by_device_open(&dev[GPU], &opts, &why);
@@ -942,7 +999,7 @@ int main(int argc, char **argv) {
     MUST(by_device_open(&dev[REF], &opts, err));
     printf("%s against %s\n%-58s %10s %10s\n", by_device_name(dev[GPU]), by_device_name(dev[REF]), "case", "diff", "worst");
     for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
-        bool wanted = argc < 2 && g > 0;
+        bool wanted = argc < 2 && g > 1;
         for (int i = 1; i < argc; i++) wanted |= strcmp(argv[i], groups[g].name) == 0;
         if (wanted) groups[g].run();
     }

@@ -351,7 +351,7 @@ static void attention_case(int32_t n_seqs, int32_t rows_each, int32_t heads, boo
             .ring = {ring.on[i].mem, 0, W * rec, W, ring_rec},
             .main = entries ? (by_pages){main.on[i].mem, 0, block, PER_BLOCK, main_rec} : (by_pages){0}, .sel = chosen.on[i],
             .sink = sink.on[i], .o = o.on[i], .heads = heads, .d = D, .window = W, .ratio = 2, .scale = 0.1f,
-            .block = draft_block);
+            .block = draft_block ? rows_each : 0);
     compare("attention", o, deployed ? 1e-3 : 3e-6, deployed ? 0.01 : 0);
 }
 

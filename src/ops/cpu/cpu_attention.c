@@ -155,7 +155,7 @@ by_status by_cpu_attention(by_device *dev, const by_attention_args *a, by_err *e
     if (T == 0) return BY_OK;
     attention p = {.a = a, .vec = by_cpu_of(dev)->vec, .head_block = HEAD_BLOCK, .ring_bytes = by_rec_bytes(a->ring.rec, d)};
     if (a->main.mem) p.main_bytes = by_rec_bytes(a->main.rec, d);
-    p.keys_max = (a->window + topk + (a->block ? a->batch.n_rows : 0) + 15) / 16 * 16;
+    p.keys_max = (a->window + topk + a->block + 15) / 16 * 16;
     by_pool *pool = by_cpu_pool(dev, (double)T * a->heads * (double)d * 64);
     int64_t threads = by_pool_threads(pool), blocks = (a->heads + HEAD_BLOCK - 1) / HEAD_BLOCK;
     bool few = threads > 1 && T * blocks < FEW_ITEMS_PER_THREAD * threads;

@@ -472,11 +472,11 @@ __device__ static void sum_values(const attention_view &a, const tile_range &n, 
 
 __global__ void __launch_bounds__(THREADS, 1) attention_kernel(const __grid_constant__ attention_view a) {
     BY_CUDA_DYNAMIC(unsigned char, bytes);
-    uint32_t base = (smem_addr(bytes) + 1023) & ~1023u, rank = blockIdx.x;
+    uint32_t base = (smem_addr(bytes) + 1023) & ~1023u, rank = blockIdx.x % SPLIT;
     unsigned char *smem = bytes + (base - smem_addr(bytes));
     float *stat = reinterpret_cast<float *>(smem + SMEM_STAT); /* [STAGES][64] factors; maxima and sums of both blocks, [64] each */
     const unsigned char **at = reinterpret_cast<const unsigned char **>(smem + SMEM_AT);
-    int t = blockIdx.y, group = threadIdx.x / 128;
+    int t = blockIdx.x / SPLIT, group = threadIdx.x / 128;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             mbar_init(bar_of(base, BAR_KEYS, i), 128);
@@ -521,7 +521,7 @@ by_status by_cuda_attention(by_device *dev, const by_attention_args *a, by_err *
     attention_view v = {batch_of(a->batch), view_of(a->q), view_of(a->cs), view_of(a->kv), view_of(a->sel), view_of(a->o),
                         a->ring.mem->ptr + a->ring.off, a->ring.slot_stride, a->ring.len, a->ring.rec, pages_of(a->main),
                         reinterpret_cast<const float *>(a->sink.mem->ptr + a->sink.off), i32_of(a->from), a->heads, a->d, a->window, a->ratio,
-                        a->scale, a->block, 0};
+                        a->scale, a->block > 0, 0};
     uintptr_t at = reinterpret_cast<uintptr_t>(v.q.p) | static_cast<uintptr_t>(v.q.stride) |
                    reinterpret_cast<uintptr_t>(v.cs.p) | static_cast<uintptr_t>(v.cs.stride) | reinterpret_cast<uintptr_t>(v.kv.p) |
                    static_cast<uintptr_t>(v.kv.stride) | reinterpret_cast<uintptr_t>(v.ring) | static_cast<uintptr_t>(v.ring_stride) |
@@ -529,12 +529,12 @@ by_status by_cuda_attention(by_device *dev, const by_attention_args *a, by_err *
     if (v.main.p) at |= reinterpret_cast<uintptr_t>(v.main.p) | static_cast<uintptr_t>(v.main.block_stride);
     bool fast = c->wgmma && a->heads == HEADS && a->d == WIDTH && a->q.dtype == BY_BF16 && a->ring.rec == BY_REC_FP8 && at % 16 == 0 &&
                 a->cs.cols == 64 && a->o.dtype == BY_A8 && (!v.main.p || a->main.rec == BY_REC_FP4 || a->main.rec == BY_REC_FP8);
-    int64_t keys = a->window + (a->main.mem ? a->sel.cols - 1 : 0) + (a->block ? a->batch.n_rows : 0);
+    int64_t keys = a->window + (a->main.mem ? a->sel.cols - 1 : 0) + a->block;
     fast = fast && keys <= (SPLIT * MOST_TILES - 2) * TILE;
     unsigned rows = static_cast<unsigned>(a->q.rows);
     if (fast) {
         BY_TRY(by_cuda_smem(attention_kernel, SMEM_BYTES, err));
-        BY_CUDA_TRY(err, by_cuda_chain(c, attention_kernel, dim3(SPLIT, rows), THREADS, SMEM_BYTES, SPLIT, v));
+        BY_CUDA_TRY(err, by_cuda_chain(c, attention_kernel, dim3(SPLIT * rows), THREADS, SMEM_BYTES, SPLIT, v));
     } else {
         size_t smem = static_cast<size_t>(2 * a->d + keys) * 4;
         BY_TRY(by_cuda_smem(attention_plain_kernel, smem, err));

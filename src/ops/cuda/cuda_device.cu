@@ -250,7 +250,7 @@ static by_status open_state(by_cuda *c, const char **name, by_err *err) {
     BY_CUDA_TRY(err, cudaHostAlloc(reinterpret_cast<void **>(&c->flags_host), ANSWER_BYTES, 0));
     BY_CUDA_TRY(err, cudaMalloc(reinterpret_cast<void **>(&c->flags), 256));
     BY_CUDA_TRY(err, cudaMemsetAsync(c->flags, 0, 256, c->stream));
-    c->router_bytes = sizeof(float) * BY_LIMIT_GPU_ROUTER; /* a step has no more */
+    c->router_bytes = 16 << 20; /* 10,922 rows of 384 experts; more go in slices */
     BY_CUDA_TRY(err, cudaMalloc(reinterpret_cast<void **>(&c->router), c->router_bytes));
     for (cudaEvent_t &e : c->staged) BY_CUDA_TRY(err, cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
     return by_cuda_scratch(c, 64 << 20, err);

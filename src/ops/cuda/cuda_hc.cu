@@ -322,7 +322,7 @@ __global__ void hc_post_kernel(view h, view out, view post, view comb, int m) {
 __global__ void __launch_bounds__(128) hc_post4_kernel(view h, view out, view post, view comb) {
     depend_wait();
     depend_launch();
-    int t = blockIdx.y, D = h.cols / 4, i = (blockIdx.x * 128 + threadIdx.x) * 8;
+    int t = blockIdx.x, D = h.cols / 4, i = (blockIdx.y * 128 + threadIdx.x) * 8;
     if (i >= D) return;
     float4 p = *reinterpret_cast<const float4 *>(post.f32(t)), c[4];
     float o[8], x[4][8], y[8];
@@ -345,8 +345,8 @@ __global__ void __launch_bounds__(128) hc_post4_kernel(view h, view out, view po
 by_status by_cuda_hc_post(by_device *dev, const by_hc_post_args *a, by_err *err) {
     if (a->h.rows == 0) return BY_OK;
     if (a->m == 4 && a->h.cols % 1024 == 0 && wide_row(a->h, 16) && wide_row(a->out, 16) && wide_row(a->post, 16) &&
-        wide_row(a->comb, 16) && a->h.rows < 65536) {
-        dim3 grid(static_cast<unsigned>((a->h.cols / 32 + 127) / 128), static_cast<unsigned>(a->h.rows));
+        wide_row(a->comb, 16)) {
+        dim3 grid(static_cast<unsigned>(a->h.rows), static_cast<unsigned>((a->h.cols / 32 + 127) / 128));
         BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), hc_post4_kernel, grid, 128, 0, 1, view_of(a->h), view_of(a->out),
                                     view_of(a->post), view_of(a->comb)));
         BY_CUDA_LAUNCHED(err, "hc_post");
@@ -391,7 +391,7 @@ by_status by_cuda_hc_close(by_device *dev, const by_hc_close_args *a, by_err *er
 __global__ void __launch_bounds__(128) hc_read_kernel(view h, view pre, view rows, view y, int m, bool wide) {
     depend_wait();
     depend_launch();
-    int i = blockIdx.y, t = rows.p ? *rows.i32(i) : i, D = h.cols / m, c = (blockIdx.x * 128 + threadIdx.x) * 8;
+    int i = blockIdx.x, t = rows.p ? *rows.i32(i) : i, D = h.cols / m, c = (blockIdx.y * 128 + threadIdx.x) * 8;
     if (c >= D) return;
     const float *p = pre.f32(t);
     if (wide) {
@@ -415,7 +415,7 @@ by_status by_cuda_hc_read(by_device *dev, const by_hc_read_args *a, by_err *err)
     int64_t n = a->rows.mem ? a->rows.rows : a->h.rows, D = a->h.cols / a->m;
     if (n == 0) return BY_OK;
     bool wide = D % 8 == 0 && wide_row(a->h, 16) && wide_row(a->y, 16);
-    dim3 grid(static_cast<unsigned>((D + 1023) / 1024), static_cast<unsigned>(n));
+    dim3 grid(static_cast<unsigned>(n), static_cast<unsigned>((D + 1023) / 1024)); /* y ends at 65535 */
     BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), hc_read_kernel, grid, 128, 0, 1, view_of(a->h), view_of(a->pre),
                                 view_of(a->rows), view_of(a->y), a->m, wide));
     BY_CUDA_LAUNCHED(err, "hc_read");

@@ -22,7 +22,7 @@ __device__ static float weight_at(const view &w, const view &s, int64_t n, int k
 }
 
 __global__ void plain_matmul_kernel(plain_view a) {
-    int n = blockIdx.x * 8 + (threadIdx.x >> 5), t = blockIdx.y, lane = threadIdx.x & 31, K = a.w.cols;
+    int n = blockIdx.y * 8 + (threadIdx.x >> 5), t = blockIdx.x, lane = threadIdx.x & 31, K = a.w.cols;
     if (n >= a.w.rows) return;
     int k0 = n / (a.w.rows / a.groups) * K;
     const unsigned char *x = a.x.row(t);
@@ -364,7 +364,7 @@ by_status by_cuda_matmul(by_device *dev, const by_matmul_args *a, by_err *err) {
     for (int i = 0; i < a->n_parts; i++) {
         if (a->part[i].w.w.mem->packed) return BY_FAIL(err, BY_EUNSUPPORTED, "cuda: matmul with the FP4 weights of experts");
         plain_view v = {view_of(a->x), view_of(a->part[i].w.w), view_of(a->part[i].w.scale), view_of(a->part[i].y), a->groups};
-        dim3 grid(static_cast<unsigned>((v.w.rows + 7) / 8), static_cast<unsigned>(a->x.rows));
+        dim3 grid(static_cast<unsigned>(a->x.rows), static_cast<unsigned>((v.w.rows + 7) / 8)); /* y ends at 65535 */
         BY_CUDA_TRY(err, by_cuda_launch(c, plain_matmul_kernel, grid, 256, 0, v));
     }
     return BY_OK;

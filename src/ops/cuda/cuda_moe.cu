@@ -25,7 +25,7 @@ struct router_view {
 __global__ void router_score_kernel(router_view a) {
     depend_wait();
     depend_launch();
-    int e = blockIdx.x * 8 + (threadIdx.x >> 5), t = blockIdx.y, lane = threadIdx.x & 31, D = a.x.cols;
+    int e = blockIdx.y * 8 + (threadIdx.x >> 5), t = blockIdx.x, lane = threadIdx.x & 31, D = a.x.cols;
     if (e >= a.gate.rows) return;
     const unsigned char *x = a.x.row(t), *g = a.gate.row(e);
     float s = 0;
@@ -80,17 +80,15 @@ template <int PER> __global__ void router_pick_kernel(router_view a) {
     }
 }
 
-by_status by_cuda_router(by_device *dev, const by_router_args *a, by_err *err) {
+/* Rows whose scores fit into c->router. */
+static by_status router_slice(by_device *dev, const by_router_args *a, by_err *err) {
     by_cuda *c = by_cuda_of(dev);
     int64_t T = a->x.rows, E = a->gate.rows;
-    if (T == 0) return BY_OK;
-    if (E > 1024 || a->k > 32) return BY_FAIL(err, BY_EUNSUPPORTED, "cuda: router: more than 1024 experts or 32 choices");
     router_view v = {view_of(a->x), view_of(a->gate), view_of(a->bias), view_of(a->bias_vl), view_of(a->row_image),
                      view_of(a->idx), view_of(a->weight), nullptr, a->k, a->norm_topk, a->routed_scale};
-    size_t bytes = static_cast<size_t>(T * E) * 4;
-    if (a->x.dtype == BY_BF16 && a->gate.dtype == BY_BF16 && a->x.cols % 64 == 0 && c->router_bytes >= bytes) {
-        /* the matrix kernels take scratch of their own, so the scores lie in a buffer that only the router uses */
-        v.score = c->router;
+    /* the matrix kernels take scratch of their own, so the scores lie in a buffer that only the router uses */
+    v.score = c->router;
+    if (a->x.dtype == BY_BF16 && a->gate.dtype == BY_BF16 && a->x.cols % 64 == 0) {
         by_mem mem = {};
         mem.dev = dev;
         mem.ptr = reinterpret_cast<unsigned char *>(c->router);
@@ -102,14 +100,29 @@ by_status by_cuda_router(by_device *dev, const by_router_args *a, by_err *err) {
         m.part[0].y = {&mem, 0, E * 4, T, E, BY_F32};
         BY_TRY(by_cuda_matmul(dev, &m, err));
     } else {
-        BY_TRY(by_cuda_scratch(c, by_cuda_pad(bytes), err));
-        v.score = by_cuda_take<float>(c, static_cast<size_t>(T * E));
-        dim3 grid(static_cast<unsigned>((E + 7) / 8), static_cast<unsigned>(T));
+        dim3 grid(static_cast<unsigned>(T), static_cast<unsigned>((E + 7) / 8));
         BY_CUDA_TRY(err, by_cuda_chain(c, router_score_kernel, grid, 256, 0, 1, v));
     }
     auto pick = E <= 128 ? router_pick_kernel<4> : E <= 384 ? router_pick_kernel<12> : router_pick_kernel<32>;
     BY_CUDA_TRY(err, by_cuda_chain(c, pick, dim3(static_cast<unsigned>((T + 3) / 4)), 128, 0, 1, v));
     BY_CUDA_LAUNCHED(err, "router");
+    return BY_OK;
+}
+
+/* In slices of rows: their number changes no bits, as each row has its own in any batch. */
+by_status by_cuda_router(by_device *dev, const by_router_args *a, by_err *err) {
+    int64_t T = a->x.rows, E = a->gate.rows;
+    if (E > 1024 || a->k > 32) return BY_FAIL(err, BY_EUNSUPPORTED, "cuda: router: more than 1024 experts or 32 choices");
+    int64_t most = static_cast<int64_t>(by_cuda_of(dev)->router_bytes) / (E * 4);
+    for (int64_t t = 0; t < T; t += most) {
+        int64_t n = T - t < most ? T - t : most;
+        by_router_args part = *a;
+        part.x = by_tensor_rows(a->x, t, n);
+        part.idx = by_tensor_rows(a->idx, t, n);
+        part.weight = by_tensor_rows(a->weight, t, n);
+        if (a->row_image.mem) part.row_image = by_tensor_rows(a->row_image, t, n);
+        BY_TRY(router_slice(dev, &part, err));
+    }
     return BY_OK;
 }
 
@@ -184,8 +197,9 @@ struct moe_args {
 };
 
 __device__ static bool moe_tile_of(const moe_args &a, moe_tile &t) {
-    if (static_cast<int>(blockIdx.y) >= *a.n_tiles) return false;
-    t = a.tiles[blockIdx.y];
+    int i = static_cast<int>(blockIdx.z * gridDim.y + blockIdx.y); /* y ends at 65535 */
+    if (i >= *a.n_tiles) return false;
+    t = a.tiles[i];
     return true;
 }
 
@@ -356,7 +370,8 @@ static by_status moe_launch(by_cuda *c, const moe_args &a, unsigned tiles, int p
     BY_TRY(by_cuda_smem(up, shape::BYTES, err));
     BY_TRY(by_cuda_smem(down, shape::BYTES, err));
     auto across = [&](int rows, int each) { return static_cast<unsigned>((rows + each * peers - 1) / (each * peers) * peers); };
-    dim3 up_grid(across(a.I, GROUPS * 32), tiles), down_grid(across(a.D, GROUPS * 64), tiles);
+    unsigned high = tiles < 65535 ? tiles : 65535, deep = (tiles + high - 1) / high;
+    dim3 up_grid(across(a.I, GROUPS * 32), high, deep), down_grid(across(a.D, GROUPS * 64), high, deep);
     BY_CUDA_TRY(err, by_cuda_chain(c, up, up_grid, shape::THREADS, shape::BYTES, peers, a));
     BY_CUDA_TRY(err, by_cuda_chain(c, down, down_grid, shape::THREADS, shape::BYTES, peers, a));
     return BY_OK;

@@ -41,10 +41,10 @@ __device__ static float any_weight(const plain_expert &e, int which, int64_t n, 
     }
 }
 
-/* Grid: 32 channels, slot, token. 8 warps of 4 channels each; then the gate, and one group of the quantiser. */
+/* Grid: token (y and z end at 65535), slot, 32 channels. 8 warps of 4 channels each; then the gate, and one group of the quantiser. */
 __global__ void moe_plain_up_kernel(moe_plain_view a) {
     __shared__ float out[2][32];
-    int slot = blockIdx.y, t = blockIdx.z, c0 = blockIdx.x * 32, lane = threadIdx.x & 31, D = a.x.cols;
+    int slot = blockIdx.y, t = blockIdx.x, c0 = blockIdx.z * 32, lane = threadIdx.x & 31, D = a.x.cols;
     const plain_expert &e = a.experts[slot < a.k ? a.idx.i32(t)[slot] : a.n_experts];
     int inner = e.w[0].rows;
     if (!e.w[0].p) return;
@@ -71,7 +71,7 @@ __global__ void moe_plain_up_kernel(moe_plain_view a) {
 }
 
 __global__ void moe_plain_down_kernel(moe_plain_view a) {
-    int n = blockIdx.x * 8 + (threadIdx.x >> 5), t = blockIdx.y, lane = threadIdx.x & 31;
+    int n = blockIdx.y * 8 + (threadIdx.x >> 5), t = blockIdx.x, lane = threadIdx.x & 31;
     if (n >= a.y.cols) return;
     float sum = 0;
     for (int slot = 0; slot < a.slots; slot++) {
@@ -113,8 +113,8 @@ by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *a, by_err *err) {
         moe_plain_view v = {view_of(a->x), view_of(a->idx), view_of(a->weight), view_of(a->y), view_of(a->part), table,
                             by_cuda_take<float>(c, h), static_cast<int>(slots), static_cast<int>(k), a->n_experts, static_cast<int>(I),
                             a->y.dtype, a->limit, a->quant};
-        dim3 up(static_cast<unsigned>((I + 31) / 32), static_cast<unsigned>(slots), static_cast<unsigned>(T));
-        dim3 down(static_cast<unsigned>((D + 7) / 8), static_cast<unsigned>(T));
+        dim3 up(static_cast<unsigned>(T), static_cast<unsigned>(slots), static_cast<unsigned>((I + 31) / 32));
+        dim3 down(static_cast<unsigned>(T), static_cast<unsigned>((D + 7) / 8));
         cudaError_t rc = cudaSuccess;
         if (status >= 0) rc = by_cuda_launch(c, moe_plain_up_kernel, up, 256, 0, v);
         if (status >= 0 && rc == cudaSuccess && a->part.mem) status = by_cuda_join(dev, err);

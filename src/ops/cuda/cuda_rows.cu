@@ -455,14 +455,14 @@ by_status by_cuda_engram_gate(by_device *dev, const by_engram_gate_args *a, by_e
 __global__ void add_kernel(view x, view y) {
     depend_wait();
     depend_launch();
-    int i = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y;
+    int i = blockIdx.y * blockDim.x + threadIdx.x, t = blockIdx.x;
     if (i < y.cols) y.f32(t)[i] += x.f32(t)[i];
 }
 
 by_status by_cuda_add(by_device *dev, const by_add_args *a, by_err *err) {
     if (a->y.rows == 0) return BY_OK;
     assert(a->x.dtype == BY_F32 && a->y.dtype == BY_F32);
-    dim3 grid(static_cast<unsigned>((a->y.cols + 255) / 256), static_cast<unsigned>(a->y.rows));
+    dim3 grid(static_cast<unsigned>(a->y.rows), static_cast<unsigned>((a->y.cols + 255) / 256));
     BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), add_kernel, grid, 256, 0, 1, view_of(a->x), view_of(a->y)));
     BY_CUDA_LAUNCHED(err, "add");
     return BY_OK;

@@ -55,11 +55,11 @@ __device__ static void put_score(const select_view &a, int t, int item, int entr
 __global__ void score_plain_kernel(select_view a) {
     depend_wait();
     depend_launch();
-    int t = blockIdx.y, lane = threadIdx.x & 31;
+    int t = blockIdx.x, lane = threadIdx.x & 31;
     row_items r = items_of(a, t);
     if (!row_needed(a, r)) return;
     const int32_t *table = a.b.blocks + a.b.seq[t] * a.b.blocks_stride;
-    for (int i = blockIdx.x * 8 + (threadIdx.x >> 5); i < r.items; i += gridDim.x * 8) {
+    for (int i = blockIdx.y * 8 + (threadIdx.x >> 5); i < r.items; i += gridDim.y * 8) {
         int entry = item_entry(a, r, i);
         unsigned char *scales = nullptr, *key = page_entry(a.keys, table, entry, a.d, &scales);
         if (a.keys.rec != BY_REC_IX4) scales = key + (record_scales(a.keys.rec, key, a.d) - key);
@@ -114,12 +114,13 @@ __global__ void __launch_bounds__(256, 3) score_kernel(select_view a) {
     depend_wait();
     depend_launch();
     __shared__ __align__(1024) unsigned char queries[2 * 32 * 128]; /* [64 k][head], as cuda_gemm.cuh wants images */
-    int t = blockIdx.y, tid = threadIdx.x, lane = tid & 31, g = lane >> 2, c = lane & 3;
+    int peers = static_cast<int>(gridDim.x) / a.b.n_rows, part = blockIdx.x % peers, t = blockIdx.x / peers; /* y ends at 65535 */
+    int tid = threadIdx.x, lane = tid & 31, g = lane >> 2, c = lane & 3;
     row_items r = items_of(a, t);
     if (!row_needed(a, r)) return;
     constexpr uint32_t up = 0x7e807e80u; /* 2^126: exact value of the code */
     const int32_t *table = a.b.blocks + a.b.seq[t] * a.b.blocks_stride;
-    int first = (blockIdx.x * 2 + tid / 128) * 64, step = gridDim.x * 128, row = tid / 32 % 4 * 16 + g;
+    int first = (part * 2 + tid / 128) * 64, step = peers * 128, row = tid / 32 % 4 * 16 + g;
     raw_pair next = {};
     if (first < r.items) load_pair(a, r, table, first + row, next);
     if (tid < 128) { /* piece tid % 4 of head tid / 4: word i goes to instructions 2 i and 2 i + 1 */
@@ -196,18 +197,18 @@ __global__ void __launch_bounds__(256, 3) score_kernel(select_view a) {
 __global__ void fill_scores_kernel(view scores) {
     depend_wait();
     depend_launch();
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < scores.cols; i += gridDim.x * blockDim.x)
-        scores.f32(blockIdx.y)[i] = -INFINITY;
+    for (int i = blockIdx.y * blockDim.x + threadIdx.x; i < scores.cols; i += gridDim.y * blockDim.x)
+        scores.f32(blockIdx.x)[i] = -INFINITY;
 }
 
 template <class KEY> __global__ void block_max_kernel(select_view a) {
     depend_wait();
     depend_launch();
-    int t = blockIdx.y, n = (a.b.pos[t] + 1) / a.ratio, blocks = (n + a.cand_size - 1) / a.cand_size;
+    int t = blockIdx.x, n = (a.b.pos[t] + 1) / a.ratio, blocks = (n + a.cand_size - 1) / a.cand_size;
     if (blocks <= a.cand_blocks) return;
     const KEY *s = static_cast<const KEY *>(a.score) + t * a.stride;
     KEY *to = static_cast<KEY *>(a.block) + t * a.block_stride;
-    for (int b = blockIdx.x * blockDim.x + threadIdx.x; b < blocks; b += gridDim.x * blockDim.x) {
+    for (int b = blockIdx.y * blockDim.x + threadIdx.x; b < blocks; b += gridDim.y * blockDim.x) {
         KEY best = 0;
         for (int i = b * a.cand_size; i < (b + 1) * a.cand_size && i < n; i++) best = max(best, s[i]);
         to[b] = b == blocks - 1 ? topk_key<KEY>(INFINITY) : best;
@@ -220,7 +221,7 @@ template <class KEY, int PEERS> __global__ void __launch_bounds__(TOPK_THREADS) 
     depend_launch();
     BY_CUDA_DYNAMIC(__align__(16) unsigned char, bytes);
     topk_shared &m = *reinterpret_cast<topk_shared *>(bytes);
-    int t = blockIdx.y, tid = threadIdx.x;
+    int t = blockIdx.x / PEERS, tid = threadIdx.x;
     row_items r = items_of(a, t);
     if (blockIdx.z == 0) {
         int32_t *sel = reinterpret_cast<int32_t *>(a.sel.row(t));
@@ -248,12 +249,13 @@ template <class KEY> static by_status launch_select(by_cuda *c, const select_vie
     bool cuts = v.mode == BY_CAND_SOURCE && blocks > v.cand_blocks;
     int peers = topk_peers(v.b.n_rows, c->sms);
     if (cuts)
-        BY_CUDA_TRY(err, by_cuda_chain(c, block_max_kernel<KEY>, dim3(static_cast<unsigned>((blocks + 255) / 256), rows), 256, 0, 1, v));
+        BY_CUDA_TRY(err, by_cuda_chain(c, block_max_kernel<KEY>, dim3(rows, static_cast<unsigned>((blocks + 255) / 256)), 256, 0, 1, v));
     unsigned layers = cuts && peers > 1 ? 2 : 1;
     if (items < topk_shared_least(peers) || v.topk > TOPK_THREADS) peers = 1;
     auto kernel = peers == 4 ? select_kernel<KEY, 4> : peers == 2 ? select_kernel<KEY, 2> : select_kernel<KEY, 1>;
     BY_TRY(by_cuda_smem(kernel, sizeof(topk_shared), err));
-    BY_CUDA_TRY(err, by_cuda_chain(c, kernel, dim3(static_cast<unsigned>(peers), rows, layers), TOPK_THREADS, sizeof(topk_shared), peers, v));
+    BY_CUDA_TRY(err, by_cuda_chain(c, kernel, dim3(static_cast<unsigned>(peers) * rows, 1, layers), TOPK_THREADS, sizeof(topk_shared),
+                                peers, v));
     return BY_OK;
 }
 
@@ -279,17 +281,17 @@ by_status by_cuda_index_select(by_device *dev, const by_index_select_args *a, by
                      log2_of(size), log2_of(a->keys.per_block), a->round_bf16};
     int most = a->mode == BY_CAND_INSIDE && a->cand_blocks * size < n ? a->cand_blocks * size : n;
     unsigned rows = static_cast<unsigned>(T);
-    if (a->scores.mem) BY_CUDA_TRY(err, by_cuda_chain(c, fill_scores_kernel, dim3(32, rows), 256, 0, 1, v.scores));
+    if (a->scores.mem) BY_CUDA_TRY(err, by_cuda_chain(c, fill_scores_kernel, dim3(rows, 32), 256, 0, 1, v.scores));
     bool fast = c->wgmma && v.page_shift >= 0 && v.cand_shift >= 0 && a->heads == 32 && a->d == 128 &&
                 a->q.dtype == BY_IX4 && a->keys.rec == BY_REC_IX4 &&
                 reinterpret_cast<uintptr_t>(v.keys.p) % 16 == 0 && a->keys.block_stride % 16 == 0;
     if (fast) {
         int want = (most + 127) / 128, room = (3 * c->sms + T - 1) / T;
-        BY_CUDA_TRY(err, by_cuda_chain(c, score_kernel, dim3(static_cast<unsigned>(want < room || room < 1 ? want : room),
+        BY_CUDA_TRY(err, by_cuda_chain(c, score_kernel, dim3(static_cast<unsigned>(want < room || room < 1 ? want : room) *
                                     rows), 256, 0, 1, v));
     } else {
-        BY_CUDA_TRY(err, by_cuda_chain(c, score_plain_kernel, dim3(static_cast<unsigned>((most + 63) / 64), rows), 256, 0, 1,
-                                    v));
+        dim3 grid(rows, static_cast<unsigned>(most < 1 << 20 ? (most + 63) / 64 : 1 << 14));
+        BY_CUDA_TRY(err, by_cuda_chain(c, score_plain_kernel, grid, 256, 0, 1, v));
     }
     if (a->round_bf16) return launch_select<uint16_t>(c, v, most, static_cast<int>(blocks), err);
     return launch_select<uint32_t>(c, v, most, static_cast<int>(blocks), err);

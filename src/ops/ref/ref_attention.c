@@ -177,7 +177,7 @@ static void attend_head(const float *q, const float *keys, int32_t n, int64_t d,
 
 by_status by_ref_attention(by_device *dev, const by_attention_args *a, by_err *err) {
     int64_t d = a->d, hd = a->heads * d;
-    int64_t topk = a->main.mem ? a->sel.cols - 1 : 0, keys_max = a->window + topk + (a->block ? a->batch.n_rows : 0);
+    int64_t topk = a->main.mem ? a->sel.cols - 1 : 0, keys_max = a->window + topk + a->block;
     float *q = by_device_scratch(dev, (size_t)(2 * hd + keys_max * (d + 1)) * 4, err);
     if (!q) return BY_ENOMEM;
     float *o = q + hd, *p = o + hd, *keys = p + keys_max;
