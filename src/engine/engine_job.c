@@ -142,7 +142,10 @@ static by_status sample_one(by_engine *e, by_job *job, by_sample_job *k, const f
         const uint32_t *mask = k->masks ? k->masks + (size_t)i * e->masks.words : NULL;
         by_spec_row row = {.logits = row0 ? row0 + i * stride : NULL, .mask = mask, .first = first, .index = i,
                            .n_out = (int32_t)(first - s->n_prompt) + i};
-        if (k->first_draw >= 0) row.drawn = &e->spec.drawn[k->first_draw + i];
+        if (k->first_draw >= 0) {
+            row.drawn = &e->spec.drawn[k->first_draw + i];
+            row.drawn_top = &e->spec.tops[(k->first_draw + i) * BY_SPEC_TOP_FAR];
+        }
         int32_t draft = i < n_drafts ? s->drafts.ids[i] : -1;
         by_spec_token t;
         BY_TRY(by_spec_sample(&e->spec, &s->law, &row, &s->drafts, draft, &t, out->top, err));
@@ -188,15 +191,22 @@ static void note_problem(by_sample_job *k, by_err *err, int64_t position) {
 static int32_t ask_device(by_engine *e, const by_job *job, by_sample_job *k, int32_t n) {
     const by_job_row *r = &job->rows[k->row];
     by_seq *s = k->seq;
-    int32_t n_drafts = k->sister ? 0 : r->n_drafts;
-    for (int32_t i = 0; i <= n_drafts; i++) {
-        by_spec_row row = {.mask = k->masks, .first = s->n_known, .index = i};
-        int32_t draft = i < n_drafts ? s->drafts.ids[i] : -1;
-        if (!by_spec_is_far(&e->spec, &s->law, &row, draft, s->request->opts.n_top > 0 || s->law.sum_smaller)) return 0;
-        e->spec.draws[n + i] = by_spec_ask(&s->law, &row);
-        e->spec.draws[n + i].row = r->logits + r->n_logits - 1 - n_drafts + i;
+    by_sample_history *h = s->law.history; /* behind a row's drafts it holds them */
+    int32_t n_drafts = k->sister ? 0 : r->n_drafts, n_rows = k->masks && k->n_masked <= n_drafts ? k->n_masked : n_drafts + 1;
+    int32_t n_asked = 0, n_pushed = 0;
+    by_err err;
+    for (; n_asked < n_rows; n_asked++) {
+        int32_t draft = n_asked < n_drafts ? s->drafts.ids[n_asked] : -1;
+        by_spec_row row = {.mask = k->masks ? k->masks + (size_t)n_asked * e->masks.words : NULL, .first = s->n_known, .index = n_asked,
+                           .n_out = (int32_t)(s->n_known - s->n_prompt) + n_asked};
+        by_draw *d = &e->spec.draws[n + n_asked];
+        if (!by_spec_ask(&e->spec, &s->law, &row, draft, s->request->opts.n_top, d)) break;
+        d->row = r->logits + r->n_logits - 1 - n_drafts + n_asked;
+        if (h && n_asked + 1 < n_rows && by_sample_history_push(h, draft, &err) < 0) break;
+        if (h && n_asked + 1 < n_rows) n_pushed++;
     }
-    return 1 + n_drafts;
+    while (n_pushed-- > 0) by_sample_history_pop(h, s->drafts.ids[n_pushed]);
+    return n_asked < n_rows ? 0 : n_rows;
 }
 
 /* No memory for draws: the host draws all, from the same words. */
@@ -226,7 +236,7 @@ static by_status draw_far(by_engine *e, by_job *job, by_tensor logits, bool *all
         else *all = false;
         n += got;
     }
-    by_status status = by_device_draw(e->dev, logits, e->spec.draws, n, e->spec.drawn, err);
+    by_status status = by_spec_draw(&e->spec, logits, n, err);
     if (status == BY_ENOMEM) return draw_near(job, all, err);
     if (status < 0) return status;
     for (int32_t i = 0; i < n; i++) *all = *all && e->spec.drawn[i].id >= 0;

@@ -102,11 +102,10 @@ static by_status sample(state *g, int32_t row, int64_t n, int32_t index, int32_t
         BY_TRY(by_matcher_fill_mask(m, g->mask, err));
         r.mask = g->mask;
     }
-    if (by_spec_is_far(&g->spec, &g->law, &r, draft, false)) {
-        BY_TRY(by_spec_reserve(&g->spec, 1, err));
-        *g->spec.draws = by_spec_ask(&g->law, &r);
+    if (g->spec.dev) BY_TRY(by_spec_reserve(&g->spec, 1, err));
+    if (by_spec_ask(&g->spec, &g->law, &r, draft, 0, g->spec.draws)) {
         g->spec.draws->row = row;
-        BY_TRY(by_device_draw(g->spec.dev, by_runner_logits(g->solo->runner), g->spec.draws, 1, g->spec.drawn, err));
+        BY_TRY(by_spec_draw(&g->spec, by_runner_logits(g->solo->runner), 1, err));
         r.drawn = g->spec.drawn;
     }
     if (!r.drawn || r.drawn->id < 0) BY_TRY(by_runner_read_logits(g->solo->runner, row, g->logits, err));

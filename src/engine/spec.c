@@ -1,6 +1,7 @@
 /* spec.c - see spec.h. */
 #include "engine/spec.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -28,6 +29,8 @@ void by_spec_deinit(by_spec *s) {
     by_free(s->conf);
     by_free(s->draws);
     by_free(s->drawn);
+    by_free(s->tops);
+    by_free(s->edits);
     *s = (by_spec){0};
 }
 
@@ -78,42 +81,101 @@ static uint32_t position_of(const by_spec_law *law, const by_spec_row *row) {
     return rejection ? by_sample_position(first, index) : first + index;
 }
 
-static bool keeps_all(const by_spec *s, const by_spec_law *law) {
-    const by_sample_law *l = &law->params->law;
-    return by_sample_is_greedy(law->params) || (l->top_p >= 1 && l->min_p <= 0 && (l->top_k < 1 || l->top_k >= s->vocab));
-}
-
-bool by_spec_is_far(const by_spec *s, const by_spec_law *law, const by_spec_row *row, int32_t draft, bool wants_top) {
-    bool judges = law->rule == BY_SAMPLE_REJECTION && !by_sample_is_greedy(law->params) && draft >= 0;
-    return s->dev && !law->history && !row->mask && !wants_top && !judges && keeps_all(s, law);
-}
-
 static void take_words(by_draw *d, by_sample_stream stream, by_sample_rule rule) {
     d->kind = rule == BY_SAMPLE_SMOOTH ? BY_DRAW_SMOOTH : BY_DRAW_MODULO;
     for (int i = 0; i < BY_DRAW_WORDS; i++) d->words[i] = by_sample_stream_word(&stream);
 }
 
-by_draw by_spec_ask(const by_spec_law *law, const by_spec_row *row) {
-    by_draw d = {.inv_t = inverse_t(law), .report_inv_t = reports_plain(law) ? 1.0f : inverse_t(law)};
-    take_words(&d, by_sample_stream_at(law->seed, position_of(law, row), BY_SAMPLE_DRAW_FRESH), law->params->rule);
-    return d;
+/* The limits of by_sample_dist_make. */
+static void take_cuts(by_draw *d, const by_sample_params *p, int32_t vocab) {
+    const by_sample_law *l = &p->law;
+    d->mass_most = UINT64_MAX;
+    d->n_most = INT32_MAX;
+    d->floor_s = -FLT_MAX;
+    if (by_sample_is_greedy(p)) return;
+    if (l->top_p < 1) d->mass_most = (uint64_t)((double)l->top_p * 0x1p31);
+    if (l->top_k >= 1 && l->top_k < vocab) d->n_most = l->top_k;
+    if (l->min_p > 0) d->floor_s = by_sample_floor(l->min_p);
+    d->cuts = d->mass_most != UINT64_MAX || d->n_most != INT32_MAX || l->min_p > 0;
 }
 
-/* by_sample_dist_logprob of a law that keeps all. */
+static bool add_edit(by_spec *s, int32_t first, int32_t id, float value) {
+    if (s->n_edits - first >= BY_SPEC_EDITS_FAR) return false;
+    if (s->n_edits == s->cap_edits) {
+        int32_t cap = s->cap_edits ? 2 * s->cap_edits : 256;
+        by_draw_edit *grown = by_realloc(BY_MEM_REQUEST, s->edits, by_mul_size((size_t)cap, sizeof *grown));
+        if (!grown) return false;
+        s->edits = grown;
+        s->cap_edits = cap;
+    }
+    s->edits[s->n_edits++] = (by_draw_edit){id, value};
+    return true;
+}
+static bool ban(by_spec *s, int32_t first, const int32_t *ids, int32_t n) {
+    for (int32_t i = 0; i < n; i++)
+        if (!add_edit(s, first, ids[i], 0)) return false;
+    return true;
+}
+
+/* by_sample_edit as lists. A token of the prompt alone changes by the repetition penalty alone. */
+static bool take_edits(by_spec *s, by_draw *d, const by_spec_law *law, int32_t n_out) {
+    const by_sample_params *p = law->params;
+    const by_sample_history *h = law->history;
+    int32_t first = d->edit0 = s->n_edits;
+    for (int32_t i = 0; i < p->n_bias; i++)
+        if (!add_edit(s, first, p->bias[i].id, p->bias[i].value)) return false;
+    d->n_added = s->n_edits - first;
+    d->repetition = p->repetition_penalty, d->frequency = p->frequency_penalty, d->presence = p->presence_penalty;
+    bool penalties = d->repetition != 1 || d->frequency != 0 || d->presence != 0;
+    for (uint32_t i = 0; penalties && h && i < h->n_slots; i++) {
+        const by_sample_seen *e = &h->slots[i];
+        if (e->id < 0 || e->id >= s->vocab || (e->n_output == 0 && (!e->in_prompt || d->repetition == 1))) continue;
+        if (!add_edit(s, first, e->id, (float)e->n_output)) return false;
+    }
+    d->n_seen = s->n_edits - first - d->n_added;
+    if (!ban(s, first, p->banned, p->n_banned)) return false;
+    if (n_out < p->min_tokens && !ban(s, first, p->stop_ids, p->n_stop_ids)) return false;
+    bool no_end = n_out < p->min_tokens || (p->first_no_eos && n_out == 0);
+    if (no_end && p->eos_id >= 0 && !add_edit(s, first, p->eos_id, 0)) return false;
+    d->n_banned = s->n_edits - first - d->n_added - d->n_seen;
+    return true;
+}
+
+bool by_spec_ask(by_spec *s, const by_spec_law *law, const by_spec_row *row, int32_t draft, int32_t n_top, by_draw *out) {
+    bool judges = law->rule == BY_SAMPLE_REJECTION && !by_sample_is_greedy(law->params) && draft >= 0;
+    if (!s->dev || judges || law->sum_smaller || n_top > BY_SPEC_TOP_FAR || n_top > s->vocab) return false;
+    *out = (by_draw){.inv_t = inverse_t(law), .report_inv_t = reports_plain(law) ? 1.0f : inverse_t(law), .mask = row->mask, .n_top = n_top};
+    take_words(out, by_sample_stream_at(law->seed, position_of(law, row), BY_SAMPLE_DRAW_FRESH), law->params->rule);
+    take_cuts(out, law->params, s->vocab);
+    return (by_sample_params_plain(law->params) && !row->mask) || take_edits(s, out, law, row->n_out);
+}
+
+/* by_sample_dist_logprob of the token that was drawn. */
 static void take_drawn(const by_spec_law *law, const by_drawn *d, int32_t draft, by_spec_token *out) {
     float inv_t = reports_plain(law) ? 1.0f : inverse_t(law);
-    *out = (by_spec_token){.id = d->id, .logprob = (d->logit - d->max) * inv_t - d->log_sum, .accepted = draft >= 0 && d->id == draft};
+    *out = (by_spec_token){.id = d->id, .logprob = (d->logit - d->max) * inv_t - d->log_sum - d->log_kept,
+                           .accepted = draft >= 0 && d->id == draft};
 }
 
 by_status by_spec_reserve(by_spec *s, int32_t n, by_err *err) {
+    s->n_edits = 0;
     if (n <= s->cap_draws) return BY_OK;
     by_draw *draws = by_realloc(BY_MEM_REQUEST, s->draws, by_mul_size((size_t)n, sizeof *draws));
     if (draws) s->draws = draws;
     by_drawn *drawn = by_realloc(BY_MEM_REQUEST, s->drawn, by_mul_size((size_t)n, sizeof *drawn));
     if (drawn) s->drawn = drawn;
-    if (!draws || !drawn) return BY_FAIL(err, BY_ENOMEM, "out of memory for draws");
+    by_drawn_top *tops = by_realloc(BY_MEM_REQUEST, s->tops, by_mul_size((size_t)n, BY_SPEC_TOP_FAR * sizeof *tops));
+    if (tops) s->tops = tops;
+    if (!draws || !drawn || !tops) return BY_FAIL(err, BY_ENOMEM, "out of memory for draws");
     s->cap_draws = n;
     return BY_OK;
+}
+
+by_status by_spec_draw(by_spec *s, by_tensor logits, int32_t n, by_err *err) {
+    by_draws what = {.draws = s->draws, .n = n, .n_edits = s->n_edits, .edits = s->edits, .out = s->drawn, .tops = s->tops};
+    for (int32_t i = 0; i < n; i++)
+        if (s->draws[i].n_top > 0) what.top_stride = BY_SPEC_TOP_FAR;
+    return by_device_draw(s->dev, logits, &what, err);
 }
 
 /* ---- judging ---- */
@@ -136,7 +198,8 @@ by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *
     const float *logits = row->logits;
     if (row->drawn && row->drawn->id >= 0) {
         take_drawn(law, row->drawn, draft, out);
-        return BY_OK;
+        for (int32_t i = 0; top && i < law->n_top; i++) top[i] = (by_sample_top){row->drawn_top[i].id, row->drawn_top[i].logprob};
+        return law->history ? by_sample_history_push(law->history, out->id, err) : BY_OK;
     }
     bool plain = by_sample_params_plain(law->params);
     if (!plain || row->mask) {
@@ -204,15 +267,22 @@ static bool propose_far(proposal *p, int32_t j, by_tensor logits, int32_t *ids) 
     if (!s->dev || by_spec_reserve(s, (int32_t)logits.rows, &err) < 0) return false;
     for (int32_t i = 0; i < logits.rows; i++) {
         by_spec_target *t = &p->targets[i];
-        by_spec_row row = {.first = t->seq.position + 1, .index = j};
-        if (t->drafts->n != j || !by_spec_is_far(s, t->law, &row, j, false)) return false;
-        s->draws[i] = by_spec_ask(t->law, &row);
+        by_spec_row row = {.first = t->seq.position + 1, .index = j, .n_out = t->n_out + j};
+        if (t->drafts->n != j || !by_spec_ask(s, t->law, &row, j, 0, &s->draws[i])) return false;
         s->draws[i].row = i;
         if (by_sample_is_greedy(t->law->params)) s->draws[i].kind = BY_DRAW_ARGMAX;
     }
-    if (by_device_draw(s->dev, logits, s->draws, (int32_t)logits.rows, s->drawn, &err) < 0) return false;
+    if (by_spec_draw(s, logits, (int32_t)logits.rows, &err) < 0) return false;
     for (int32_t i = 0; i < logits.rows; i++)
         if (s->drawn[i].id < 0) return false;
+    for (int32_t i = 0; i < logits.rows; i++) {
+        by_sample_history *h = p->targets[i].law->history;
+        if (h && by_sample_history_push(h, s->drawn[i].id, &err) < 0) { /* no memory: those before it are taken back, the host goes on */
+            while (i-- > 0)
+                if (p->targets[i].law->history) by_sample_history_pop(p->targets[i].law->history, s->drawn[i].id);
+            return false;
+        }
+    }
     for (int32_t i = 0; i < logits.rows; i++) {
         ids[i] = p->targets[i].drafts->ids[j] = s->drawn[i].id;
         p->targets[i].drafts->n = j + 1;

@@ -11,6 +11,8 @@
 #include "sample/sample_verify.h"
 
 #define BY_SPEC_DRAFTS_MAX 8
+#define BY_SPEC_TOP_FAR 20        /* the public interfaces' most; each is a round over the row */
+#define BY_SPEC_EDITS_FAR (1 << 14) /* of a draw: 128 KB to move */
 
 /* A sequence's proposals. Zero-initialise; by_spec_clear_drafts frees. */
 typedef struct by_spec_drafts {
@@ -44,7 +46,10 @@ typedef struct by_spec {
     by_device *dev;     /* of the logits, when it draws by itself (by_device_draws); set by the owner, NULL: the host draws */
     by_draw *draws;     /* [cap_draws]: what the device is asked, and what it said */
     by_drawn *drawn;
+    by_drawn_top *tops; /* [cap_draws * BY_SPEC_TOP_FAR] */
     int32_t cap_draws;
+    by_draw_edit *edits; /* [cap_edits]: of the draws since the last by_spec_reserve */
+    int32_t n_edits, cap_edits;
 } by_spec;
 by_status by_spec_init(by_spec *s, int32_t vocab, by_err *err);
 void by_spec_deinit(by_spec *s);
@@ -57,6 +62,7 @@ typedef struct by_spec_row {
     int32_t index;        /* of this row in the step; its token is at first + index */
     int32_t n_out;        /* output tokens in front of that */
     const by_drawn *drawn; /* what the device drew from the row, NULL or id < 0: nothing; then the logits are looked at */
+    const by_drawn_top *drawn_top; /* and its likeliest tokens, as many as were asked for */
 } by_spec_row;
 
 typedef struct by_spec_token {
@@ -70,12 +76,14 @@ typedef struct by_spec_token {
 by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *row, const by_spec_drafts *drafts, int32_t draft,
                          by_spec_token *out, by_sample_top *top, by_err *err);
 
-/* Whether a device can draw the token: a law that keeps every token, no edits, nobody asks for other tokens' probabilities. */
-bool by_spec_is_far(const by_spec *s, const by_spec_law *law, const by_spec_row *row, int32_t draft, bool wants_top);
-/* What to ask the device for a row; its place among the logits is the caller's to set. */
-by_draw by_spec_ask(const by_spec_law *law, const by_spec_row *row);
-/* Room for n draws. Errors: BY_ENOMEM. */
+/* What to ask the device for the token of a row: any law, edits by what its history holds, its mask. Its place among the logits is the
+ * caller's to set. n_top: likeliest tokens to report. False: the host draws, since a draft is judged by rejection, more than
+ * BY_SPEC_TOP_FAR tokens are wanted, more than BY_SPEC_EDITS_FAR logits change, or memory is out. */
+bool by_spec_ask(by_spec *s, const by_spec_law *law, const by_spec_row *row, int32_t draft, int32_t n_top, by_draw *out);
+/* Room for n draws; those asked before are forgotten. Errors: BY_ENOMEM. */
 by_status by_spec_reserve(by_spec *s, int32_t n, by_err *err);
+/* Draws s->draws[0..n), as asked. Errors: those of by_device_draw. */
+by_status by_spec_draw(by_spec *s, by_tensor logits, int32_t n, by_err *err);
 
 /* A sequence to propose for. */
 typedef struct by_spec_target {

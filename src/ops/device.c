@@ -296,11 +296,16 @@ by_device_counts by_device_counts_get(const by_device *dev) {
 
 bool by_device_draws(const by_device *dev) { return dev->vt != NULL; }
 
-by_status by_device_draw(by_device *dev, by_tensor logits, const by_draw *draws, int32_t n, by_drawn *out, by_err *err) {
+by_status by_device_draw(by_device *dev, by_tensor logits, const by_draws *what, by_err *err) {
     if (!dev->vt) return BY_FAIL(err, BY_EUNSUPPORTED, "backend %s does not draw", dev->name);
-    for (int32_t i = 0; i < n; i++) assert(draws[i].row >= 0 && draws[i].row < logits.rows);
+    for (int32_t i = 0; i < what->n; i++) {
+        const by_draw *d = &what->draws[i];
+        assert(d->row >= 0 && d->row < logits.rows && (!d->cuts || d->inv_t == d->report_inv_t));
+        assert(d->edit0 >= 0 && d->edit0 + d->n_added + d->n_seen + d->n_banned <= what->n_edits);
+        assert(d->n_top <= what->top_stride && d->n_top <= logits.cols);
+    }
     assert(logits.dtype == BY_F32);
-    return n > 0 ? dev->vt->draw(dev, &logits, draws, n, out, err) : BY_OK;
+    return what->n > 0 ? dev->vt->draw(dev, &logits, what, err) : BY_OK;
 }
 
 /* ---- dispatch ------------------------------------------------------------------------------------------------- */

@@ -39,7 +39,7 @@ typedef struct by_mem_vt {
     by_status (*zero)(by_mem *m, size_t off, size_t n, by_err *err);
     by_status (*copy)(by_mem *dst, size_t dst_off, const by_mem *src, size_t src_off, size_t n, by_err *err);
     by_status (*read_rate)(by_device *dev, double *bytes_per_s, by_err *err);
-    by_status (*draw)(by_device *dev, const by_tensor *logits, const by_draw *draws, int32_t n, by_drawn *out, by_err *err);
+    by_status (*draw)(by_device *dev, const by_tensor *logits, const by_draws *what, by_err *err);
     /* Host memory that downloads reach fast; NULL when there is none. */
     void *(*host_alloc)(size_t n);
     void (*host_free)(void *p);

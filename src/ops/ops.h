@@ -165,23 +165,54 @@ typedef enum by_draw_kind {
     BY_DRAW_ARGMAX  /* the lowest of the most likely tokens */
 } by_draw_kind;
 
-/* A draw from a row of logits by a law that keeps every token: bit for bit what sample/sample_dist.h and sample_pick.h say. */
+/* One change of a logit in front of a draw. What value is depends on the list that the edit stands in. */
+typedef struct by_draw_edit {
+    int32_t id;
+    float value;
+} by_draw_edit;
+
+/* A draw from a row of logits: bit for bit what sample/sample_edit.h, sample_dist.h and sample_pick.h say. */
 typedef struct by_draw {
     int32_t row; /* of the logits */
     by_draw_kind kind;
-    float inv_t, report_inv_t; /* 1 / temperature of the draw, and of the probability that is reported */
+    float inv_t, report_inv_t; /* 1 / temperature of the draw, and of the probability that is reported (equal where tokens are cut) */
     uint32_t words[BY_DRAW_WORDS]; /* of the draw's stream */
+    /* Edits, in this order, from edit0 on among those of the call: added to logits (ids distinct); tokens that were seen, with their
+     * number in the output (ids distinct); tokens that are not allowed. Then the mask. The row itself stays. */
+    int32_t edit0, n_added, n_seen, n_banned;
+    float repetition, frequency, presence; /* for those seen */
+    const uint32_t *mask; /* host memory: bit id % 32 of word id / 32, 1 = allowed; NULL: all are */
+    /* Cuts: a token stays when the mass in front of it is at most mass_most, fewer than n_most are in front of it, and its scaled logit
+     * is floor_s or more. */
+    bool cuts;
+    uint64_t mass_most;
+    int32_t n_most;
+    float floor_s;
+    int32_t n_top; /* likeliest tokens to report, with the report's temperature and this law's cuts */
 } by_draw;
 typedef struct by_drawn {
-    int32_t id; /* -1: not drawn (a logit is no number, or no word would do); the caller looks at the row itself */
-    float logit, max; /* of the token, of the row */
+    int32_t id; /* -1: not drawn (a logit is no number, nothing is allowed, or no word would do); the caller looks at the row itself */
+    float logit, max; /* of the token, of the row, behind the edits */
     float log_sum;    /* log of the sum over the row of exp((x - max) * report_inv_t) */
+    float log_kept;   /* log of what the kept tokens have of it; the log-probability is (logit - max) * report_inv_t - log_sum - log_kept */
 } by_drawn;
+typedef struct by_drawn_top {
+    int32_t id;
+    float logprob; /* -inf: removed */
+} by_drawn_top;
+typedef struct by_draws {
+    const by_draw *draws; /* [n] */
+    int32_t n, n_edits;
+    const by_draw_edit *edits; /* [n_edits] */
+    by_drawn *out;             /* [n] */
+    by_drawn_top *tops;        /* [n, top_stride]: the first n_top of a draw's; NULL when no draw reports any */
+    int32_t top_stride;
+} by_draws;
 
 /* Whether by_device_draw works: devices whose memory is far, where rows of logits had better stay. */
 bool by_device_draws(const by_device *dev);
-/* Draws n tokens from rows of logits [.., V] F32; waits. Errors: BY_ENOMEM, BY_EDEVICE, BY_EUNSUPPORTED. */
-by_status by_device_draw(by_device *dev, by_tensor logits, const by_draw *draws, int32_t n, by_drawn *out, by_err *err);
+/* Draws tokens from rows of logits [.., V] F32, which stay as they are; waits. Errors: BY_ENOMEM, BY_EDEVICE, BY_EUNSUPPORTED. */
+by_status by_device_draw(by_device *dev, by_tensor logits, const by_draws *what, by_err *err);
 
 /* ---- the batch and the caches --------------------------------------------------------------------------------- */
 

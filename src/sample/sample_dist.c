@@ -158,6 +158,8 @@ static by_status row_max(float *max, const float *row, int32_t V, const by_sampl
     return BY_OK;
 }
 
+float by_sample_floor(float min_p) { return (float)by_sample_log((double)min_p); }
+
 by_status by_sample_dist_make(by_sample_dist *d, const float *row, int32_t V, const by_sample_law *law,
                               by_sample_scratch *s, by_err *err) {
     by_sample_law l = *law;
@@ -176,7 +178,7 @@ by_status by_sample_dist_make(by_sample_dist *d, const float *row, int32_t V, co
 
     cut_limits limits = {.mass = top_p ? (uint64_t)((double)l.top_p * 0x1p31) : UINT64_MAX,
                          .n = top_k ? (uint64_t)l.top_k : UINT64_MAX};
-    if (min_p) d->floor_s = (float)by_sample_log((double)l.min_p);
+    if (min_p) d->floor_s = by_sample_floor(l.min_p);
     size_t n = list_candidates(d, s, limits);
     if (top_p || top_k) n = keep_before_cut(d, s, n, find_cut(s, n, limits));
     d->listed = true;

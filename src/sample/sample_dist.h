@@ -41,6 +41,9 @@ typedef struct by_sample_dist {
     int32_t n_kept; /* V when not listed */
 } by_sample_dist;
 
+/* The least scaled logit that min_p in (0, 1] keeps, as below. */
+float by_sample_floor(float min_p);
+
 /* Describes row[V] under law (checked by by_sample_params_check). V in [1, scratch's V_max].
  * Errors: BY_ENUMERIC for a row with NaN or +inf, or with -inf only. Allocates nothing. */
 by_status by_sample_dist_make(by_sample_dist *d, const float *row, int32_t V, const by_sample_law *law,

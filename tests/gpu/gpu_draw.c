@@ -7,7 +7,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/alloc.h"
 #include "base/cpu.h"
+#include "engine/spec.h"
 #include "gpu_support.h"
 #include "ops/ops.h"
 #include "sample/sample_dist.h"
@@ -74,7 +76,8 @@ static int compare(by_device *dev, int32_t V, float t, bool plain, by_sample_rul
         for (int i = 0; i < BY_DRAW_WORDS; i++) draws[r].words[i] = by_sample_stream_word(&stream);
         draws[ROWS + r] = (by_draw){.row = r, .kind = BY_DRAW_ARGMAX};
     }
-    MUST(by_device_draw(dev, by_tensor_make(m, 0, BY_F32, ROWS, V), draws, 2 * ROWS, drawn, err));
+    by_draws what = {.draws = draws, .n = 2 * ROWS, .out = drawn};
+    MUST(by_device_draw(dev, by_tensor_make(m, 0, BY_F32, ROWS, V), &what, err));
     int bad = 0, n_drawn = 0;
     for (int r = 0; r < ROWS; r++) {
         const float *row = rows + (size_t)r * (size_t)V;
@@ -100,6 +103,128 @@ static int compare(by_device *dev, int32_t V, float t, bool plain, by_sample_rul
     return bad > 0 || n_drawn < ROWS / 2;
 }
 
+/* ---- any law ---- */
+
+enum { BIASES = 6, BANS = 4, SEEN = 40 };
+typedef struct {
+    by_sample_params params;
+    by_spec_law law;
+    by_spec_row row;
+    by_sample_history history;
+    by_sample_bias bias[BIASES];
+    int32_t banned[BANS], stop[BANS], draw; /* of the device, -1: none */
+    uint32_t *mask;
+} asked;
+
+static float one_of(const float *v, uint32_t n) { return v[rnd() % n]; }
+static float within(float low, float high) { return low + (high - low) * uniform(); }
+
+/* A law as a request may have it, with what the sequence has seen. Ids of biases are distinct. */
+static void random_law(asked *a, int32_t V, uint32_t words) {
+    by_sample_params *p = &a->params;
+    *p = by_sample_params_default();
+    p->law.temperature = one_of((const float[]){0, 0.2f, 0.7f, 1, 1, 1.5f}, 6);
+    p->law.top_p = one_of((const float[]){1, 1, 0.05f, 0.5f, 0.9f, 0.999f}, 6);
+    p->law.min_p = one_of((const float[]){0, 0, 0, 0.01f, 0.3f, 1}, 6);
+    p->law.top_k = (int32_t)one_of((const float[]){-1, -1, 1, 3, 20, 300}, 6);
+    p->rule = rnd() % 2 ? BY_SAMPLE_SMOOTH : BY_SAMPLE_DEEPINFER;
+    p->eos_id = (int32_t)(rnd() % (uint32_t)V);
+    bool edits = rnd() % 3 > 0;
+    if (edits) {
+        if (rnd() % 2) p->repetition_penalty = within(0.5f, 2);
+        if (rnd() % 2) p->frequency_penalty = within(-1, 1);
+        if (rnd() % 2) p->presence_penalty = within(-1, 1);
+        p->bias = a->bias, p->n_bias = (int32_t)(rnd() % (BIASES + 1));
+        if (p->n_bias > V) p->n_bias = V;
+        for (int32_t i = 0, id = 0; i < p->n_bias; i++, id += 1 + (int32_t)(rnd() % (uint32_t)(V / BIASES + 1)))
+            a->bias[i] = (by_sample_bias){id < V - BIASES + i || i == 0 ? id : (id = V - BIASES + i), within(-5, 5)};
+        p->banned = a->banned, p->n_banned = (int32_t)(rnd() % (BANS + 1));
+        p->stop_ids = a->stop, p->n_stop_ids = (int32_t)(rnd() % (BANS + 1));
+        for (int32_t i = 0; i < BANS; i++) a->banned[i] = (int32_t)(rnd() % (uint32_t)V), a->stop[i] = (int32_t)(rnd() % (uint32_t)V);
+        p->min_tokens = (int32_t)(rnd() % 4);
+        p->first_no_eos = rnd() % 2;
+        for (int32_t i = 0, id; i < SEEN; i++) {
+            id = (int32_t)(rnd() % (uint32_t)V);
+            if (rnd() % 2) MUST(by_sample_history_add_prompt(&a->history, &id, 1, err));
+            else MUST(by_sample_history_push(&a->history, id, err));
+        }
+    }
+    a->row = (by_spec_row){.first = 10 + rnd() % 1000, .index = (int32_t)(rnd() % 3), .n_out = (int32_t)(rnd() % 4)};
+    a->law = (by_spec_law){.params = p, .seed = rnd(), .rule = rnd() % 2 ? BY_SAMPLE_COUPLED : BY_SAMPLE_REJECTION,
+                           .history = edits ? &a->history : NULL, .plain_logprobs = rnd() % 2};
+    a->law.n_top = (int32_t)one_of((const float[]){0, 0, 5, 20}, 4);
+    if (a->law.n_top > V) a->law.n_top = V;
+    uint32_t dense = rnd() % 3;
+    for (uint32_t i = 0; i < words && dense; i++) a->mask[i] = dense == 1 ? rnd() & rnd() & rnd() & rnd() : rnd() % 4 ? UINT32_MAX : rnd();
+    if (rnd() % 3 == 0) a->row.mask = a->mask;
+}
+
+/* One call of the device with many laws, against by_spec_sample on the host. */
+static int compare_laws(by_device *dev, int32_t V, int rounds) {
+    enum { N = 24 };
+    float *rows = malloc((size_t)V * N * 4);
+    uint32_t words = ((uint32_t)V + 31) / 32, *masks = malloc((size_t)words * N * 4);
+    by_spec far, near;
+    by_mem *m = NULL;
+    asked *all = calloc(N, sizeof *all);
+    by_sample_top tops[2][BY_SPEC_TOP_FAR];
+    int bad = 0, n_drawn = 0, n_all = 0;
+    MUST(by_spec_init(&far, V, err));
+    MUST(by_spec_init(&near, V, err));
+    far.dev = dev;
+    MUST(by_mem_alloc(&m, dev, (size_t)V * N * 4, err));
+    for (int round = 0; round < rounds; round++) {
+        MUST(by_spec_reserve(&far, N, err));
+        int32_t n = 0;
+        for (int i = 0; i < N; i++) {
+            fill(rows + (size_t)i * (size_t)V, V, (int)(rnd() % 16));
+            memset(&all[i], 0, sizeof all[i]);
+            all[i].mask = masks + (size_t)i * words;
+            memset(all[i].mask, 0xff, words * 4);
+            random_law(&all[i], V, words);
+            all[i].draw = -1;
+            if (!by_spec_ask(&far, &all[i].law, &all[i].row, -1, all[i].law.n_top, &far.draws[n])) continue;
+            far.draws[n].row = i;
+            all[i].draw = n++;
+        }
+        MUST(by_mem_write(m, 0, rows, (size_t)V * N * 4, err));
+        MUST(by_spec_draw(&far, by_tensor_make(m, 0, BY_F32, N, V), n, err));
+        for (int i = 0; i < N; i++) {
+            asked *a = &all[i];
+            by_spec_token t[2] = {{.id = -1}, {.id = -1}};
+            by_err why = {0};
+            const by_drawn *d = a->draw >= 0 ? &far.drawn[a->draw] : NULL;
+            a->row.logits = rows + (size_t)i * (size_t)V;
+            by_status status = by_spec_sample(&near, &a->law, &a->row, NULL, -1, &t[0], a->law.n_top ? tops[0] : NULL, &why);
+            if (status == BY_OK && a->law.history) by_sample_history_pop(a->law.history, t[0].id);
+            bool same = d && (status == BY_OK ? d->id >= 0 || a->params.rule == BY_SAMPLE_DEEPINFER : d->id < 0);
+            if (same && d->id >= 0) {
+                a->row.logits = NULL; /* nobody looks there */
+                a->row.drawn = d, a->row.drawn_top = &far.tops[a->draw * BY_SPEC_TOP_FAR];
+                MUST(by_spec_sample(&far, &a->law, &a->row, NULL, -1, &t[1], a->law.n_top ? tops[1] : NULL, err));
+                same = t[0].id == t[1].id && bits(t[0].logprob) == bits(t[1].logprob);
+                for (int32_t k = 0; k < a->law.n_top; k++)
+                    same = same && tops[0][k].id == tops[1][k].id && bits(tops[0][k].logprob) == bits(tops[1][k].logprob);
+                n_drawn++;
+            }
+            const by_sample_law *l = &a->params.law;
+            if (!same)
+                printf("    V %d row %d: t %g p %g k %d min %g edits %d mask %d top %d: host %d %.9g (%s), device %d %.9g\n", V, i,
+                       (double)l->temperature, (double)l->top_p, l->top_k, (double)l->min_p, a->law.history != NULL, a->row.mask != NULL,
+                       a->law.n_top, t[0].id, (double)t[0].logprob, why.msg, d ? d->id : -2, (double)t[1].logprob);
+            bad += !same;
+            n_all++;
+            by_sample_history_deinit(&a->history);
+        }
+    }
+    printf("V %6d any law: %d of %d rows drawn, %d differ %s\n", V, n_drawn, n_all, bad, bad || n_drawn < n_all / 2 ? "FAILED" : "ok");
+    by_mem_free(m);
+    by_spec_deinit(&far);
+    by_spec_deinit(&near);
+    free(rows), free(masks), free(all);
+    return bad > 0 || n_drawn < n_all / 2;
+}
+
 static void times(by_device *dev) {
     by_mem *m = NULL;
     float *rows = malloc((size_t)V_TRUE * 64 * 4);
@@ -117,7 +242,7 @@ static void times(by_device *dev) {
                 struct timespec a, b;
                 clock_gettime(CLOCK_MONOTONIC, &a);
                 const void *view;
-                if (way == 0) MUST(by_device_draw(dev, l, draws, n, drawn, err));
+                if (way == 0) MUST(by_device_draw(dev, l, &(by_draws){.draws = draws, .n = n, .out = drawn}, err));
                 else MUST(by_mem_view(&view, m, 0, (size_t)n * V_TRUE * 4, err));
                 if (way == 1) by_mem_unview(m);
                 clock_gettime(CLOCK_MONOTONIC, &b);
@@ -152,6 +277,9 @@ int main(int argc, char **argv) {
     for (size_t v = 0; v < sizeof sizes / sizeof *sizes - quick; v++)
         for (size_t t = 0; t < sizeof temperatures / sizeof *temperatures; t++)
             for (int rule = 0; rule < 2; rule++) failed += compare(dev, sizes[v], temperatures[t], t == 0, (by_sample_rule)rule);
+    static const int rounds[] = {8, 80, 40, 40, 40, 20};
+    for (size_t v = 0; v < sizeof sizes / sizeof *sizes - quick; v++)
+        failed += compare_laws(dev, sizes[v], quick ? 1 + rounds[v] / 20 : rounds[v]);
     if (!quick) times(dev);
     by_device_close(dev);
     printf("%d of the cases failed\n", failed);

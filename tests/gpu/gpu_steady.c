@@ -54,10 +54,11 @@ int main(int argc, char **argv) {
     before = by_device_counts_get(s.dev);
     by_draw draw = {.inv_t = 1, .report_inv_t = 1, .words = {77}};
     by_drawn drawn;
+    by_draws draws = {.draws = &draw, .n = 1, .out = &drawn};
     for (int i = 0; i < WARM + STEPS && status == BY_OK; i++) {
         if (i == WARM) before = by_device_counts_get(s.dev);
         status = by_solo_feed(&s, tokens, ++n, &err);
-        if (status == BY_OK) status = by_device_draw(s.dev, by_runner_logits(s.runner), &draw, 1, &drawn, &err);
+        if (status == BY_OK) status = by_device_draw(s.dev, by_runner_logits(s.runner), &draws, &err);
     }
     if (status < 0) return fprintf(stderr, "gpu_steady: %s\n", err.msg), 1;
     failed += expect("steps with draws", before, by_device_counts_get(s.dev), STEPS, 1);

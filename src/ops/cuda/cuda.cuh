@@ -99,7 +99,7 @@ by_status by_cuda_beside_init(by_device *dev, by_err *err);
 void by_cuda_beside_close(by_cuda *c);
 by_status by_cuda_beside(by_device *dev, const by_beside *what, by_err *err);
 by_status by_cuda_join(by_device *dev, by_err *err);
-by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draw *draws, int32_t n, by_drawn *out, by_err *err);
+by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draws *what, by_err *err);
 /* Moves n bytes up; `src` may be reused on return. */
 by_status by_cuda_upload(by_cuda *c, unsigned char *to, const void *src, size_t n, by_err *err);
 /* Moves n bytes down, behind everything queued; waits, and reports what the kernels flagged. */

@@ -1,8 +1,10 @@
-// cuda_draw.cu - draws tokens from rows of logits where they lie, by laws that keep every token: the same numbers in the same order
-// as sample/sample_dist.c, sample_kernels.c and sample_pick.c, so that the token is the host's, bit for bit. One block a draw.
+// cuda_draw.cu - draws tokens from rows of logits where they lie: the same numbers in the same order as sample/sample_edit.c,
+// sample_dist.c, sample_kernels.c and sample_pick.c, so that the token is the host's, bit for bit. One block a draw.
 //
 // Only integer sums and sums in a fixed order decide: blocks of 256 exponentials are added by 16 lanes and a tree, the blocks in
-// order in double; masses are integers. No product is contracted with a sum.
+// order in double; masses are integers. No product is contracted with a sum. Edits happen in a copy of the row. The border of top-p and
+// top-k is found as on the host, by the logits' bits, 11 at a time; the kept tokens' probabilities are listed before they are added,
+// since the host adds its list in blocks.
 #include <float.h>
 
 #include "ops/cuda/cuda.cuh"
@@ -39,19 +41,49 @@ __device__ static double draw_log(double x) {
     for (int k = 23; k >= 1; k -= 2) sum = __dadd_rn(__dmul_rn(sum, s2), __ddiv_rn(1.0, k));
     return __dadd_rn(__dmul_rn(__dmul_rn(2, s), sum), __dmul_rn(e, 0.69314718055994531));
 }
-/* by_sample_mass of the exponential of a scaled logit */
-__device__ static inline uint32_t draw_mass(float l, float max, float inv_t, float log_s) {
-    float x = __fmul_rn(draw_exp(__fsub_rn(__fmul_rn(__fsub_rn(l, max), inv_t), log_s)), 0x1p31f);
+/* What a draw is given; the pointers are the device's. */
+struct draw_job {
+    by_draw d;
+    float *own;  /* [V] room for the edited row, NULL: it is not edited */
+    float *list; /* [V] room for what is kept, NULL: all are */
+    const by_draw_edit *edits;
+    const uint32_t *mask;
+};
+/* The distribution: by_sample_dist. cut_id V: all that equal the cut are kept. */
+struct draw_law {
+    float max, inv_t, log_s, log_kept, floor_s, cut;
+    int32_t cut_id;
+    bool cuts;
+};
+__device__ static inline float scaled_logit(float l, float max, float inv_t) { return __fmul_rn(__fsub_rn(l, max), inv_t); }
+__device__ static inline bool is_kept(const draw_law &q, float l, int32_t id) {
+    if (!q.cuts) return true;
+    return (l > q.cut || (l == q.cut && id <= q.cut_id)) && scaled_logit(l, q.max, q.inv_t) >= q.floor_s;
+}
+__device__ static inline float log_prob(const draw_law &q, float l, int32_t id) {
+    return is_kept(q, l, id) ? __fsub_rn(__fsub_rn(scaled_logit(l, q.max, q.inv_t), q.log_s), q.log_kept) : -INFINITY;
+}
+/* by_sample_mass */
+__device__ static inline uint32_t mass_of(float x) {
+    x = __fmul_rn(x, 0x1p31f);
     uint32_t high = x >= 0x1p31f ? 0x80000000u : 0;
     return static_cast<uint32_t>(static_cast<int32_t>(__fsub_rn(x, high ? 0x1p31f : 0.0f))) + high;
+}
+__device__ static inline uint32_t draw_mass(const draw_law &q, float l, int32_t id) {
+    return is_kept(q, l, id) ? mass_of(draw_exp(__fsub_rn(__fsub_rn(scaled_logit(l, q.max, q.inv_t), q.log_s), q.log_kept))) : 0;
 }
 
 struct draw_shared {
     float part[32];
-    double total[2]; /* of the draw's temperature, of the report's */
+    int32_t part_id[32];
+    double total[2]; /* of the draw's temperature, of the report's; then of the list */
     uint64_t warp_sum[32];
-    uint32_t lanes[DRAW_LANES];
-    int32_t at, lane;
+    union {
+        uint32_t lanes[DRAW_LANES];
+        unsigned long long bins[2048];
+    };
+    uint32_t warp_n[32];
+    int32_t at, lane, bin;
     uint64_t rest;
 };
 
@@ -71,6 +103,45 @@ __device__ static void sum_blocks(const float *row, int V, float max, float inv_
         if (j == 0) sum[b] = acc;
     }
 }
+/* One thread: the blocks in order, and the logarithm. */
+__device__ static double log_of_sums(const float *sum, int blocks) {
+    double total = 0;
+#pragma unroll 16
+    for (int b = 0; b < blocks; b++) total = __dadd_rn(total, static_cast<double>(sum[b]));
+    return draw_log(total);
+}
+
+/* by_sample_edit into own [V]; all threads. False when a token that is not allowed has a logit that is no number. */
+__device__ static bool edit_row(const draw_job &j, const float *row, int V) {
+    const by_draw &d = j.d;
+    const by_draw_edit *e = j.edits;
+    float *own = j.own;
+    int tid = threadIdx.x, bad = 0;
+    for (int i = tid; i < V; i += DRAW_THREADS) own[i] = row[i];
+    __syncthreads();
+    for (int i = tid; i < d.n_added; i += DRAW_THREADS) own[e[i].id] = __fadd_rn(own[e[i].id], e[i].value);
+    __syncthreads();
+    e += d.n_added;
+    for (int i = tid; i < d.n_seen; i += DRAW_THREADS) {
+        float l = own[e[i].id], n = e[i].value;
+        l = l > 0 ? __fdiv_rn(l, d.repetition) : __fmul_rn(l, d.repetition);
+        l = __fsub_rn(l, __fmul_rn(d.frequency, n));
+        own[e[i].id] = n > 0 ? __fsub_rn(l, d.presence) : l;
+    }
+    __syncthreads();
+    e += d.n_seen;
+    for (int i = tid; i < d.n_banned; i += DRAW_THREADS) { /* one may stand there twice */
+        bad |= !(own[e[i].id] <= FLT_MAX);
+        own[e[i].id] = -INFINITY;
+    }
+    __syncthreads();
+    for (int i = tid; j.mask && i < V; i += DRAW_THREADS) {
+        if (j.mask[i / 32] >> (i % 32) & 1) continue;
+        bad |= !(own[i] <= FLT_MAX);
+        own[i] = -INFINITY;
+    }
+    return !__syncthreads_or(bad);
+}
 
 /* Largest logit, the same in all threads; NaN when one is no number or +infinity. */
 __device__ static float row_top(const float *row, int V, draw_shared &s) {
@@ -87,6 +158,171 @@ __device__ static float row_top(const float *row, int V, draw_shared &s) {
     if (__syncthreads_or(bad)) return NAN;
     return warp_max(s.part[threadIdx.x & 31]);
 }
+
+/* ---- cuts ------------------------------------------------------------------------------------------------------- */
+
+/* A bin counts tokens in its upper 24 bits and their mass in the lower 40, as on the host. */
+__device__ static inline uint64_t bin_n(uint64_t bin) { return bin >> 40; }
+__device__ static inline uint64_t bin_mass(uint64_t bin) { return bin & ((1ull << 40) - 1); }
+/* Logits as integers that order alike; +0 and -0 are one. */
+__device__ static inline uint32_t draw_key(float x) {
+    uint32_t u = __float_as_uint(__fadd_rn(x, 0.0f));
+    return u ^ (u >> 31 ? 0xffffffffu : 0x80000000u);
+}
+/* Whether tokens behind these are removed: the first bin with which that is so holds the border. */
+__device__ static inline bool crosses(const by_draw &d, uint64_t before) {
+    return bin_mass(before) > d.mass_most || bin_n(before) >= static_cast<uint64_t>(d.n_most);
+}
+
+/* One digit of the search among the tokens whose key agrees with `prefix` under `mask`: the bin with the last kept token, -1 if all are
+ * kept; `before` moves to its start. All threads; the bins stay until the next call. */
+__device__ static int border_bin(const by_draw &d, const draw_law &q, const float *row, int V, uint32_t prefix, uint32_t mask,
+                                 int shift, int n_bins, uint64_t &before, draw_shared &s) {
+    int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
+    __syncthreads();
+    for (int i = tid; i < n_bins; i += DRAW_THREADS) s.bins[i] = 0;
+    if (tid == 0) s.bin = -1;
+    __syncthreads();
+    for (int c = tid; c < V; c += DRAW_THREADS) {
+        float l = row[c], x = scaled_logit(l, q.max, q.inv_t);
+        uint32_t key = draw_key(l);
+        if (!(x >= q.floor_s) || (key & mask) != prefix) continue;
+        atomicAdd(&s.bins[key >> shift & static_cast<uint32_t>(n_bins - 1)], (1ull << 40) + mass_of(draw_exp(__fsub_rn(x, q.log_s))));
+    }
+    __syncthreads();
+    int first = n_bins - 1 - 2 * tid; /* this thread's bins: this one, and the one below */
+    uint64_t high = first >= 0 ? s.bins[first] : 0, low = first >= 1 ? s.bins[first - 1] : 0, run = high + low;
+    for (int m = 1; m < 32; m *= 2) {
+        uint64_t v = __shfl_up_sync(~0u, run, m);
+        if (lane >= m) run += v;
+    }
+    if (lane == 31) s.warp_sum[warp] = run;
+    __syncthreads();
+    uint64_t at = before + run - high - low;
+    for (int i = 0; i < warp; i++) at += s.warp_sum[i];
+    if (!crosses(d, at)) {
+        if (crosses(d, at + high)) s.bin = first, s.rest = at;
+        else if (crosses(d, at + high + low)) s.bin = first - 1, s.rest = at + high;
+    }
+    __syncthreads();
+    if (s.bin >= 0) before = s.rest;
+    return s.bin;
+}
+
+/* Tokens that f(id) counts: each warp has a run of them, in order. Returns how many are in front of this warp's; all: of the row. */
+__device__ static inline int run_first(int V, int warp) { return min((V + 1023) / 1024 * 32 * warp, V); }
+template <class F> __device__ static uint32_t count_runs(int V, draw_shared &s, uint32_t &all, F f) {
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    uint32_t n = 0, before = 0;
+    for (int c = run_first(V, warp) + lane; c < run_first(V, warp + 1); c += 32) n += f(c);
+    for (int m = 16; m; m >>= 1) n += __shfl_xor_sync(~0u, n, m);
+    __syncthreads();
+    if (lane == 0) s.warp_n[warp] = n;
+    __syncthreads();
+    all = 0;
+    for (int i = 0; i < 32; i++) {
+        if (i < warp) before += s.warp_n[i];
+        all += s.warp_n[i];
+    }
+    return before;
+}
+/* Calls put(place, id) for them. */
+template <class F, class PUT> __device__ static void visit_runs(int V, uint32_t before, F f, PUT put) {
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    for (int base = run_first(V, warp); base < run_first(V, warp + 1); base += 32) {
+        bool in = base + lane < run_first(V, warp + 1) && f(base + lane);
+        uint32_t all = __ballot_sync(~0u, in);
+        if (in) put(before + static_cast<uint32_t>(__popc(all & ((1u << lane) - 1))), base + lane);
+        before += static_cast<uint32_t>(__popc(all));
+    }
+}
+
+/* find_cut of sample_dist.c: sets the law's cut. All threads. */
+__device__ static void find_border(const by_draw &d, draw_law &q, const float *row, int V, draw_shared &s) {
+    uint64_t before = 0;
+    uint32_t prefix = 0, mask = 0;
+    for (int i = 0; i < 3; i++) {
+        int shift = i == 0 ? 21 : i == 1 ? 10 : 0, n_bins = i < 2 ? 2048 : 1024;
+        int bin = border_bin(d, q, row, V, prefix, mask, shift, n_bins, before, s);
+        if (bin < 0) return;
+        prefix |= static_cast<uint32_t>(bin) << shift;
+        mask |= static_cast<uint32_t>(n_bins - 1) << shift;
+    }
+    uint64_t last = s.bins[prefix & 1023], n = bin_n(last), each = bin_mass(last) / n, ties = n; /* equal logits, equal masses */
+    uint64_t room = static_cast<uint64_t>(d.n_most) - bin_n(before);
+    if (ties > room) ties = room;
+    if (each > 0 && ties > (d.mass_most - bin_mass(before)) / each + 1) ties = (d.mass_most - bin_mass(before)) / each + 1;
+    q.cut = __uint_as_float(prefix & 0x80000000u ? prefix ^ 0x80000000u : ~prefix);
+    if (ties == n) return;
+    uint32_t all;
+    auto tied = [&](int c) { return row[c] == q.cut; };
+    uint32_t front = count_runs(V, s, all, tied);
+    visit_runs(V, front, tied, [&](uint32_t place, int c) {
+        if (place == ties - 1) s.at = c;
+    });
+    __syncthreads();
+    q.cut_id = s.at;
+    __syncthreads();
+}
+
+/* The cut, and the logarithm of what is kept: the list of kept tokens is added in blocks. All threads. */
+__device__ static void cut_row(const draw_job &j, draw_law &q, const float *row, int V, float *sums, draw_shared &s) {
+    const by_draw &d = j.d;
+    q.cuts = true;
+    q.floor_s = d.floor_s;
+    q.cut = -INFINITY;
+    q.cut_id = V;
+    if (d.mass_most != UINT64_MAX || d.n_most != INT32_MAX) find_border(d, q, row, V, s);
+    uint32_t n;
+    auto kept = [&](int c) { return is_kept(q, row[c], c); };
+    uint32_t before = count_runs(V, s, n, kept);
+    visit_runs(V, before, kept, [&](uint32_t place, int c) { j.list[place] = __fsub_rn(scaled_logit(row[c], q.max, q.inv_t), q.log_s); });
+    __syncthreads();
+    sum_blocks(j.list, static_cast<int>(n), 0, 1, sums);
+    __syncthreads();
+    if (threadIdx.x == 0) s.total[0] = log_of_sums(sums, (static_cast<int>(n) + DRAW_BLOCK - 1) / DRAW_BLOCK);
+    __syncthreads();
+    q.log_kept = __double2float_rn(s.total[0]);
+}
+
+/* ---- reports ---------------------------------------------------------------------------------------------------- */
+
+__device__ static inline bool ranks_before(float a, int32_t a_id, float b, int32_t b_id) { return a > b || (a == b && a_id < b_id); }
+
+/* by_sample_dist_top, n <= V: in each round the best of the threads' best; who had it looks for its next. All threads. */
+__device__ static void report_top(by_drawn_top *out, int n, const draw_law &q, const float *row, int V, draw_shared &s) {
+    int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
+    float best = INFINITY;
+    int32_t id = -1;
+    auto next = [&](float after, int32_t after_id) {
+        best = -INFINITY, id = INT32_MAX;
+        for (int c = tid; c < V; c += DRAW_THREADS) {
+            float lp = log_prob(q, row[c], c);
+            if (ranks_before(after, after_id, lp, c) && ranks_before(lp, c, best, id)) best = lp, id = c;
+        }
+    };
+    next(best, id);
+    for (int r = 0; r < n; r++) {
+        float top = best;
+        int32_t top_id = id;
+        for (int pass = 0; pass < 2; pass++) {
+            for (int m = 16; m; m >>= 1) {
+                float other = __shfl_xor_sync(~0u, top, m);
+                int32_t other_id = __shfl_xor_sync(~0u, top_id, m);
+                if (ranks_before(other, other_id, top, top_id)) top = other, top_id = other_id;
+            }
+            if (pass) break;
+            __syncthreads();
+            if (lane == 0) s.part[warp] = top, s.part_id[warp] = top_id;
+            __syncthreads();
+            top = s.part[lane], top_id = s.part_id[lane];
+        }
+        if (tid == 0) out[r] = {top_id, top};
+        if (top_id == id) next(top, top_id);
+    }
+}
+
+/* ---- draws ------------------------------------------------------------------------------------------------------ */
 
 __device__ static uint32_t lane_count(int V) {
     uint32_t n = 1;
@@ -109,13 +345,13 @@ __device__ static bool draw_below(const by_draw &d, uint64_t total, uint64_t &r)
 }
 
 /* The token whose mass crosses the drawn number: masses by lane (column modulo the number of lanes), then within the lane. -1: none. */
-__device__ static int32_t pick(const by_draw &d, const float *row, int V, float max, float log_s, draw_shared &s) {
+__device__ static int32_t pick(const by_draw &d, const draw_law &q, const float *row, int V, draw_shared &s) {
     int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
     uint32_t n = lane_count(V);
     for (uint32_t k = static_cast<uint32_t>(tid); k < n; k += DRAW_THREADS) {
         uint32_t sum = 0;
 #pragma unroll 8
-        for (int c = static_cast<int>(k); c < V; c += static_cast<int>(n)) sum += draw_mass(row[c], max, d.inv_t, log_s);
+        for (int c = static_cast<int>(k); c < V; c += static_cast<int>(n)) sum += draw_mass(q, row[c], c);
         s.lanes[k] = sum;
     }
     __syncthreads();
@@ -149,7 +385,7 @@ __device__ static int32_t pick(const by_draw &d, const float *row, int V, float 
         int32_t found = -1;
         for (int base = s.lane; base < V && found < 0; base += 32 * static_cast<int>(n)) {
             int c = base + lane * static_cast<int>(n);
-            uint64_t mass = c < V ? draw_mass(row[c], max, d.inv_t, log_s) : 0, sum = mass;
+            uint64_t mass = c < V ? draw_mass(q, row[c], c) : 0, sum = mass;
             for (int m = 1; m < 32; m *= 2) {
                 uint64_t v = __shfl_up_sync(~0u, sum, m);
                 if (lane >= m) sum += v;
@@ -164,18 +400,26 @@ __device__ static int32_t pick(const by_draw &d, const float *row, int V, float 
     return s.at;
 }
 
-__global__ void __launch_bounds__(DRAW_THREADS) draw_kernel(view logits, const by_draw *draws, by_drawn *out) {
+__global__ void __launch_bounds__(DRAW_THREADS) draw_kernel(view logits, const draw_job *jobs, by_drawn *out, by_drawn_top *tops,
+                                                            int top_stride) {
     BY_CUDA_DYNAMIC(float, sums); /* [2][blocks] */
     __shared__ draw_shared s;
-    const by_draw &d = draws[blockIdx.x];
+    const draw_job &j = jobs[blockIdx.x];
+    const by_draw &d = j.d;
     const float *row = logits.f32(d.row);
     int V = logits.cols, blocks = (V + DRAW_BLOCK - 1) / DRAW_BLOCK, tid = threadIdx.x;
-    float max = row_top(row, V, s);
-    by_drawn q = {-1, 0, max, 0};
+    bool fine = true;
+    if (j.own) {
+        fine = edit_row(j, row, V);
+        row = j.own;
+    }
+    float max = fine ? row_top(row, V, s) : NAN;
+    by_drawn q = {-1, 0, max, 0, 0};
     if (!(max > -INFINITY)) { /* also NaN */
         if (tid == 0) out[blockIdx.x] = q;
         return;
     }
+    draw_law law = {max, d.inv_t, 0, 0, 0, 0, 0, false};
     if (d.kind == BY_DRAW_ARGMAX) {
         if (tid == 0) s.at = V;
         __syncthreads();
@@ -191,30 +435,90 @@ __global__ void __launch_bounds__(DRAW_THREADS) draw_kernel(view logits, const b
         sum_blocks(row, V, max, d.inv_t, sums);
         if (two) sum_blocks(row, V, max, d.report_inv_t, sums + blocks);
         __syncthreads();
-        if (tid == 0 || (tid == 32 && two)) {
-            double total = 0;
-#pragma unroll 16
-            for (int b = 0; b < blocks; b++) total = __dadd_rn(total, static_cast<double>(sums[tid / 32 * blocks + b]));
-            s.total[tid / 32] = draw_log(total);
-        }
+        if (tid == 0 || (tid == 32 && two)) s.total[tid / 32] = log_of_sums(sums + tid / 32 * blocks, blocks);
         __syncthreads();
+        law.log_s = __double2float_rn(s.total[0]);
         q.log_sum = __double2float_rn(s.total[two]);
-        q.id = pick(d, row, V, max, __double2float_rn(s.total[0]), s);
+        if (d.cuts) {
+            __syncthreads(); /* the sums are used again */
+            cut_row(j, law, row, V, sums, s);
+        }
+        q.log_kept = law.log_kept;
+        q.id = pick(d, law, row, V, s);
     }
     if (q.id >= 0) q.logit = row[q.id];
     if (tid == 0) out[blockIdx.x] = q;
+    if (d.n_top == 0 || q.id < 0) return;
+    law.inv_t = d.report_inv_t;
+    law.log_s = q.log_sum;
+    report_top(tops + static_cast<int64_t>(blockIdx.x) * top_stride, d.n_top, law, row, V, s);
 }
 
-by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draw *draws, int32_t n, by_drawn *out, by_err *err) {
+/* ---- host ------------------------------------------------------------------------------------------------------- */
+
+static bool is_edited(const by_draw &d) { return d.mask || d.n_added || d.n_seen || d.n_banned; }
+
+/* Masks that lie behind one another move in one piece. */
+static by_status upload_masks(by_cuda *c, unsigned char *to, const by_draws *w, size_t bytes, by_err *err) {
+    for (int32_t i = 0; i < w->n;) {
+        const uint32_t *first = w->draws[i].mask;
+        if (!first) {
+            i++;
+            continue;
+        }
+        size_t n = 1;
+        while (i + static_cast<int32_t>(n) < w->n && w->draws[i + static_cast<int32_t>(n)].mask == first + n * (bytes / 4)) n++;
+        BY_TRY(by_cuda_upload(c, to, first, n * bytes, err));
+        to += n * bytes;
+        i += static_cast<int32_t>(n);
+    }
+    return BY_OK;
+}
+/* Jobs, a few at a time. `words`: of a mask. */
+static by_status upload_jobs(by_cuda *c, unsigned char *to, const by_draws *w, const by_draw_edit *edits, const uint32_t *masks, float *rows,
+                             int64_t V, by_err *err) {
+    enum { EACH = 16 };
+    draw_job some[EACH];
+    int64_t words = (V + 31) / 32, row = (V + 63) / 64 * 64;
+    for (int32_t i = 0; i < w->n; i += EACH) {
+        int32_t n = w->n - i < EACH ? w->n - i : static_cast<int32_t>(EACH);
+        for (int32_t k = 0; k < n; k++) {
+            const by_draw &d = w->draws[i + k];
+            some[k] = {d, nullptr, nullptr, edits + d.edit0, nullptr};
+            some[k].d.mask = nullptr;
+            if (d.mask) some[k].mask = masks, masks += words;
+            if (is_edited(d)) some[k].own = rows, rows += row;
+            if (d.cuts) some[k].list = rows, rows += row;
+        }
+        BY_TRY(by_cuda_upload(c, to + static_cast<size_t>(i) * sizeof *some, some, static_cast<size_t>(n) * sizeof *some, err));
+    }
+    return BY_OK;
+}
+
+by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draws *w, by_err *err) {
     by_cuda *c = by_cuda_of(dev);
-    size_t in = static_cast<size_t>(n) * sizeof *draws, back = static_cast<size_t>(n) * sizeof *out;
-    BY_TRY(by_cuda_scratch(c, by_cuda_pad(in) + by_cuda_pad(back), err));
-    unsigned char *to = by_cuda_take<unsigned char>(c, in);
-    by_drawn *drawn = by_cuda_take<by_drawn>(c, static_cast<size_t>(n));
-    BY_TRY(by_cuda_upload(c, to, draws, in, err));
-    size_t smem = static_cast<size_t>((logits->cols + DRAW_BLOCK - 1) / DRAW_BLOCK) * 8;
+    size_t n = static_cast<size_t>(w->n), V = static_cast<size_t>(logits->cols), mask = (V + 31) / 32 * 4, n_masks = 0, n_rows = 0;
+    for (int32_t i = 0; i < w->n; i++) {
+        n_masks += w->draws[i].mask != nullptr;
+        n_rows += static_cast<size_t>(is_edited(w->draws[i])) + w->draws[i].cuts;
+    }
+    size_t edits = static_cast<size_t>(w->n_edits) * sizeof *w->edits, tops = n * static_cast<size_t>(w->top_stride), row = (V + 63) / 64 * 64;
+    size_t back = by_cuda_pad(n * sizeof(by_drawn)) + tops * sizeof(by_drawn_top);
+    size_t bytes = by_cuda_pad(n * sizeof(draw_job)) + by_cuda_pad(edits) + by_cuda_pad(n_masks * mask) + by_cuda_pad(n_rows * row * 4);
+    BY_TRY(by_cuda_scratch(c, bytes + by_cuda_pad(back), err));
+    unsigned char *jobs = by_cuda_take<unsigned char>(c, n * sizeof(draw_job)), *list = by_cuda_take<unsigned char>(c, edits);
+    unsigned char *masks = by_cuda_take<unsigned char>(c, n_masks * mask);
+    float *rows = by_cuda_take<float>(c, n_rows * row);
+    unsigned char *drawn = by_cuda_take<unsigned char>(c, back), *top = drawn + by_cuda_pad(n * sizeof(by_drawn));
+    BY_TRY(by_cuda_upload(c, list, w->edits, edits, err));
+    BY_TRY(upload_masks(c, masks, w, mask, err));
+    BY_TRY(upload_jobs(c, jobs, w, reinterpret_cast<const by_draw_edit *>(list), reinterpret_cast<const uint32_t *>(masks), rows,
+                       logits->cols, err));
+    size_t smem = (V + DRAW_BLOCK - 1) / DRAW_BLOCK * 8;
     BY_TRY(by_cuda_smem(draw_kernel, smem, err));
     BY_CUDA_TRY(err, by_cuda_launch(c, draw_kernel, dim3(static_cast<unsigned>(n)), DRAW_THREADS, smem, view_of(*logits),
-                                    reinterpret_cast<const by_draw *>(to), drawn));
-    return by_cuda_download(c, out, reinterpret_cast<const unsigned char *>(drawn), back, err);
+                                    reinterpret_cast<const draw_job *>(jobs), reinterpret_cast<by_drawn *>(drawn),
+                                    reinterpret_cast<by_drawn_top *>(top), w->top_stride));
+    if (tops) BY_CUDA_TRY(err, cudaMemcpyAsync(w->tops, top, tops * sizeof(by_drawn_top), cudaMemcpyDeviceToHost, c->stream));
+    return by_cuda_download(c, w->out, drawn, n * sizeof(by_drawn), err);
 }
