@@ -169,7 +169,7 @@ static void a_failed_allocation_fails_one_request_at_most(void **state) {
     make_guests(e);
     assert_int_equal(run_company(e, BY_OK, "none", 0), 0);
     uint64_t n_swapped = 0;
-    int n_failed = 0, step = by_test_scaled(100) >= 100 ? 1 : 9;
+    int n_failed = 0, step = by_test_scaled(100) >= 100 ? 1 : 15;
     for (int n = 1; n < 130; n += step) {
         bool fresh = n % 2 == 0;
         if (fresh) {
