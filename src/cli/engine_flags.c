@@ -94,10 +94,11 @@ static by_status check_cost_dir(const char *dir, by_err *err) {
 static by_status set_drafts(by_engine_opts *o, const by_engine_flags *f, by_err *err) {
     BY_TRY(check_cost_dir(f->cost_dir, err));
     o->draft_mode = f->n_drafts == 0 ? BY_DRAFT_OFF : (by_draft_mode)f->draft_mode;
-    if (f->has_varlen && o->draft_mode != BY_DRAFT_OFF) {
-        if (o->draft_mode == (f->varlen ? BY_DRAFT_FIXED : BY_DRAFT_CONFIDENCE))
+    if (f->has_varlen && f->n_drafts != 0 && !(f->has_mode && o->draft_mode == BY_DRAFT_OFF)) {
+        bool fixed = o->draft_mode == BY_DRAFT_FIXED; /* auto and confidence choose lengths */
+        if (f->has_mode && fixed == f->varlen)
             return BY_FAIL(err, BY_EINVAL, "--draft-mode and --%sdraft-varlen say the opposite", f->varlen ? "" : "no-");
-        if (!f->varlen) o->draft_mode = BY_DRAFT_FIXED;
+        if (!f->has_mode) o->draft_mode = f->varlen ? BY_DRAFT_CONFIDENCE : BY_DRAFT_FIXED;
     }
     o->n_drafts = f->n_drafts > 0 ? (int32_t)f->n_drafts : 0;
     o->verify = (by_sample_verify_rule)f->verify;

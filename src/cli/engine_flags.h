@@ -30,7 +30,7 @@ typedef struct by_engine_flags {
     const char *cost_dir;
     int64_t cost_age_s;         /* 0 = default */
     bool async, prefix_cache, invariant;
-    bool varlen, has_varlen;    /* whether drafts are chosen by confidence; given */
+    bool varlen, has_varlen, has_mode; /* whether drafts are chosen by confidence; given; --draft-mode given */
     int64_t log_steps; /* 0 = quiet */
     by_step_log log;
     by_buf dir;          /* the model's folder, once resolved */
@@ -42,7 +42,8 @@ by_engine_flags by_engine_flags_default(void);
 /* Rows for a command's table; f is a by_engine_flags variable. The first macro is the part about drafts. */
 #define BY_DRAFT_FLAG_ROWS(f)                                                                                          \
     BY_FLAG_HEADING("drafts"),                                                                                         \
-    {.names = "--draft-mode", .kind = BY_FLAG_CHOICE, .out = &(f).draft_mode, .choices = "auto|confidence|fixed|off",  \
+    {.names = "--draft-mode", .kind = BY_FLAG_CHOICE, .out = &(f).draft_mode, .seen = &(f).has_mode, \
+     .choices = "auto|confidence|fixed|off",                                                                           \
      .help = "drafts: while they pay, as many as pay, all of them, none (default: auto)"},                             \
     {.names = "--draft-varlen,--no-draft-varlen", .kind = BY_FLAG_BOOL, .out = &(f).varlen, .seen = &(f).has_varlen,  \
      .help = "as many drafts as pay, or always all of them: --draft-mode confidence or fixed"},                        \

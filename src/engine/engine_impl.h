@@ -18,6 +18,7 @@
 
 #include "engine/engine.h"
 #include "engine/draft_cost.h"
+#include "engine/row_cost.h"
 #include "engine/solo.h"
 #include "engine/spec.h"
 #include "model/flop_count.h"
@@ -260,7 +261,7 @@ struct by_engine {
     bool must_swap; /* nothing can run unless somebody is swapped out, host_bytes_max or not (scheduler) */
 
     by_flop_model flops;
-    double decode_step_s, prompt_row_s; /* smoothed: a step without prompts, a row of a prompt; 0 = not known (scheduler) */
+    by_row_cost row_cost;                 /* (scheduler) */
 
     int32_t outputs[512]; /* lengths of the last finished outputs */
     int32_t n_outputs, expected_output;

@@ -212,7 +212,7 @@ static void take_in(by_engine *e, by_request *list) {
         for (int32_t i = 0; i < r->opts.best_of; i++) r->seqs[i].sched.n_expected = first->n_prompt + out;
         if (r->deadline_us && r->deadline_us < e->next_deadline_us) e->next_deadline_us = r->deadline_us;
         begin(e, r);
-        e->n_compiling += r->ticket != NULL;
+        e->n_compiling += r->ticket && r->n_live > 0; /* one that has ended waits for nothing */
         if (r->n_live == 0) leave_when_done(e, r);
     }
 }
@@ -239,7 +239,7 @@ static void look_around(by_engine *e, int64_t now_us, bool stopping) {
         if (stop) end_marked(e, r, stop, BY_CHOICE_STOP);
         if (abort_) end_marked(e, r, abort_, BY_CHOICE_CANCELLED);
         if (r->ticket && r->n_live > 0) begin(e, r);
-        e->n_compiling += r->ticket != NULL;
+        e->n_compiling += r->ticket && r->n_live > 0; /* one that has ended waits for nothing */
         set_paused(r, !by_request_has_room(r));
         leave_when_done(e, r);
     }
@@ -347,9 +347,8 @@ static int32_t n_chunked(const by_plan *plan) {
 /* opts.itl_budget_s in rows of prompts. Some always go: a prompt that stands still helps nobody. */
 static void limit_prompts(by_engine *e) {
     enum { LEAST = 16 };
-    if (e->opts.itl_budget_s <= 0 || e->prompt_row_s <= 0) return;
-    double rows = (e->opts.itl_budget_s - e->decode_step_s) / e->prompt_row_s;
-    by_sched_limit_prefill(e->sched, rows < LEAST ? LEAST : rows > BY_LIMIT_STEP_ROWS ? BY_LIMIT_STEP_ROWS : (int32_t)rows);
+    double budget_s = e->opts.itl_budget_s;
+    if (budget_s > 0) by_sched_limit_prefill(e->sched, by_row_cost_rows(&e->row_cost, budget_s, LEAST, BY_LIMIT_STEP_ROWS));
 }
 
 /* Operations and lengths of the rows that ran. */
@@ -369,13 +368,6 @@ static void note_work(by_engine *e, const by_job *job) {
         if (end > st->k_most) st->k_most = end;
     }
     for (int k = 0; k < BY_COPY_N; k++) st->copied_bytes[k] += job->copied_bytes[k];
-}
-
-static void note_costs(by_engine *e, const by_job *job) {
-    bool prompts = job->n_prompt_rows > 0;
-    double *known = prompts ? &e->prompt_row_s : &e->decode_step_s, took = job->spent_s;
-    if (prompts) took = (job->n_decode > 0 && took > e->decode_step_s ? took - e->decode_step_s : took) / job->n_prompt_rows;
-    *known = *known > 0 ? *known + (took - *known) / 8 : took;
 }
 
 static void make_job(by_engine *e, by_job *job, int64_t now_us) {
@@ -457,7 +449,7 @@ static void commit(by_engine *e, by_job *job) {
     e->stats.n_rows += (uint64_t)job->n_run_rows;
     e->stats.n_prompt_rows += (uint64_t)job->n_prompt_rows;
     if (job->n_seqs > 0) note_step(&e->stats, job);
-    if (job->n_seqs > 0) note_costs(e, job);
+    if (job->n_seqs > 0 && job->status == BY_OK) by_row_cost_note(&e->row_cost, job->spent_s, job->n_prompt_rows);
     note_work(e, job);
     fail_lost(e, &job->before);
     fail_lost(e, &job->after);

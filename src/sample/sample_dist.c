@@ -276,5 +276,5 @@ double by_sample_dist_smaller(const by_sample_dist *d, int32_t id) {
         float lp = by_sample_dist_logprob(d, i);
         if (lp < self.logprob || (lp == self.logprob && i <= id)) sum += (double)by_sample_exp(lp);
     }
-    return sum;
+    return sum < 1 ? sum : 1; /* each term is rounded */
 }

@@ -102,6 +102,10 @@ fixed=$(grep '^drafts: ' "$tmp/err" | cut -d, -f1)
 [ -n "$fixed" ] || fail "no drafts: $(cat "$tmp/err")"
 ids 0 --draft-mode fixed --stats >/dev/null
 says err "$fixed"
+refuses "--draft-mode and --no-draft-varlen say the opposite" --draft-mode auto --no-draft-varlen
+refuses "--draft-mode and --draft-varlen say the opposite" --draft-varlen --draft-mode fixed
+ids 0 --draft-varlen --stats >/dev/null # always drafts, which auto would not promise
+grep -q '^drafts: [1-9]' "$tmp/err" || fail "no drafts by confidence: $(cat "$tmp/err")"
 
 # step costs are kept for so many seconds
 mkdir "$tmp/costs"

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -365,11 +366,43 @@ static void a_hostile_schema_holds_nobody_up(void **state) {
     by_buf_deinit(&wide);
 }
 
+/* A queue of one: who leaves while its grammar is compiled makes room for the next, every time. */
+static void who_leaves_the_compiler_leaves_the_queue(void **state) {
+    (void)state;
+    by_engine_opts o = by_engine_opts_default();
+    by_engine *e;
+    o.model_dir = folder;
+    o.max_context = CONTEXT;
+    o.device.n_threads = 1;
+    o.sched.max_waiting = 1;
+    check(by_engine_open(&e, &o, &err));
+    request q = {.tokens = {5, 6, 7}, .n_prompt = 3, .max_tokens = 4, .n = 1, .sampling = by_sample_params_default()};
+    for (int i = 0; i <= 20; i++) {
+        by_buf schema = {0};
+        by_request *r = NULL;
+        by_event ev;
+        by_status status;
+        int64_t end = by_clock_ns() + (by_test_scaled(100) >= 100 ? 30 : 120) * 1000000000LL;
+        by_buf_printf(&schema, "{\"type\":\"string\",\"pattern\":\"^(a|b|ab|ba|[a-c]{2,40}x?){20,%d}$\"}", 40 + i);
+        q.grammar = (by_request_grammar){.bound_id = -1};
+        q.grammar.spec.kind = BY_GRAMMAR_JSON_SCHEMA;
+        q.grammar.spec.text = i < 20 ? by_buf_str(&schema) : BY_STR("{\"type\":\"boolean\"}");
+        while ((status = submit(e, &q, &r)) == BY_EBUSY && by_clock_ns() < end) usleep(1000);
+        if (status < 0) fail_msg("request %d: %s", i, err.msg);
+        if (i < 20) by_request_abort(r, -1, false);
+        else while (by_request_next(r, &ev, 60000) == BY_OK);
+        by_request_release(r);
+        by_buf_deinit(&schema);
+    }
+    by_engine_close(e);
+}
+
 int main(void) {
     rng = by_test_rng(20261130);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_request_equals_its_twin),
         cmocka_unit_test(a_bad_grammar_fails_its_request_with_the_place),
+        cmocka_unit_test(who_leaves_the_compiler_leaves_the_queue),
         cmocka_unit_test(a_hostile_schema_holds_nobody_up),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
