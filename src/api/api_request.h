@@ -108,6 +108,8 @@ typedef struct by_api_inference {
     uint32_t min_tokens;                        /* no end before so many tokens */
     const int32_t *stop_ids;                    /* end tokens of this request (not yet compared with a vocabulary) */
     uint32_t n_stop_ids;
+    bool has_prompt_logprobs;                   /* vLLM's field; Chat and Completions, not in streams */
+    uint32_t prompt_logprobs;                   /* alternatives of each token of the prompt, 0..20 */
     bool include_stop;                          /* the stop string that ends an answer is part of it */
     by_api_grammar grammar;
 } by_api_inference;
@@ -144,6 +146,7 @@ typedef struct by_api_converted {
     bool stream, include_usage;
     bool continuous_usage; /* server: stream_options.continuous_usage_stats, the counts so far in every event */
     by_recipe_conversation conversation;
+    by_str prompt_scores; /* inference.has_prompt_logprobs: the JSON list; set by a server before the answer is written; empty = none */
     by_parser_opts parsing; /* stops and spellings live in the arena */
     by_api_inference inference;
     by_api_echo echo; /* Responses */

@@ -272,6 +272,10 @@ static void write_whole(by_api_stream *const *streams, size_t n, by_buf *out) {
         by_api_write_chat_usage(out, &sum, sum.counts_reasoning && thinks(s));
         o.comma = true;
     }
+    if (s->request->prompt_scores.len) {
+        by_json_out_key(&o, "prompt_logprobs");
+        by_json_out_raw(&o, s->request->prompt_scores);
+    }
     by_json_out_key(&o, "system_fingerprint");
     if (s->begin.has_fingerprint) by_json_out_string(&o, s->begin.fingerprint);
     else by_json_out_null(&o);

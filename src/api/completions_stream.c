@@ -166,6 +166,12 @@ static void put_whole_choice(by_buf *out, by_api_stream *s) {
     by_buf_push_str(&s->scratch, prompt);
     by_buf_push_str(&s->scratch, by_buf_str(&s->whole.content));
     put_choice(out, s, by_buf_str(&s->scratch), by_buf_str(&both), offset, s->ended);
+    if (s->request->prompt_scores.len && !out->failed) {
+        out->len--; /* the choice goes on */
+        BY_API_LITERAL(out, ",\"prompt_logprobs\":");
+        by_buf_push_str(out, s->request->prompt_scores);
+        by_buf_push_byte(out, '}');
+    }
     if (s->scratch.failed || both.failed) out->failed = true;
     by_buf_deinit(&both);
 }

@@ -40,7 +40,7 @@ static const by_shape_field end_fields[] = {
     [E_MIN_TOKENS] = {"min_tokens", &by_shape_id, BY_FIELD_OPTIONAL},
     [E_STOP_IDS] = {"stop_token_ids", &stop_ids, BY_FIELD_OPTIONAL},
     [E_INCLUDE_STOP] = {"include_stop_str_in_output", &by_shape_bool, BY_FIELD_OPTIONAL},
-    [E_PROMPT_LOGPROBS] = {"prompt_logprobs", &by_shape_any, BY_FIELD_OPTIONAL},
+    [E_PROMPT_LOGPROBS] = {"prompt_logprobs", &by_shape_top, BY_FIELD_OPTIONAL},
 };
 static const by_shape end_shape = BY_SHAPE_STRUCT_OF(end_fields);
 
@@ -188,13 +188,24 @@ static by_status set_end_rules(by_convert *cv, const by_json *ignore_eos, const 
     return BY_OK;
 }
 
+static by_status set_prompt_logprobs(by_convert *cv, const by_json *v) {
+    by_api_converted *out = cv->out;
+    if (!by_given(v)) return BY_OK;
+    if (out->api != BY_API_CHAT && out->api != BY_API_COMPLETIONS)
+        return BY_REFUSE(cv, BY_STR("prompt_logprobs: for Chat Completions and Completions only"));
+    if (out->stream) return BY_REFUSE(cv, BY_STR("prompt_logprobs: not together with stream: true"));
+    if (v->v.i > 20) return refuse_range(cv, "prompt_logprobs", "[0, 20]");
+    out->inference.has_prompt_logprobs = true;
+    out->inference.prompt_logprobs = (uint32_t)v->v.i;
+    return BY_OK;
+}
+
 by_status by_end_server_fields(by_convert *cv, const by_json *body) {
     if (!cv->server) return BY_OK;
     by_json extra = *body;
     by_api_inference *inf = &cv->out->inference;
     BY_TRY(by_check_body(cv, &extra, &end_shape));
-    if (by_given(by_field(&extra, E_PROMPT_LOGPROBS)))
-        return BY_REFUSE(cv, BY_STR("prompt_logprobs: not offered here; Completions with echo and logprobs tell those of the prompt"));
+    BY_TRY(set_prompt_logprobs(cv, by_field(&extra, E_PROMPT_LOGPROBS)));
     BY_TRY(set_top_k(cv, by_field(&extra, E_TOP_K)));
     BY_TRY(set_min_p(cv, by_field(&extra, E_MIN_P)));
     BY_TRY(set_repetition(cv, by_field(&extra, E_REPETITION)));

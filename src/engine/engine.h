@@ -137,6 +137,7 @@ typedef struct by_request_opts {
     bool plain_logprobs;   /* temperature 0: log-probabilities at temperature 1, not of the law that leaves one token */
     bool prompt_logprobs;  /* no prefix reuse and no truncation for this request */
     int32_t n_prompt_top;  /* alternatives per token of the prompt, 0..20; only with prompt_logprobs */
+    bool prompt_ranks;     /* its place among all, too; only with prompt_logprobs */
     int32_t priority;
     int64_t deadline_ms;   /* from submission; 0 = none */
     const by_request_grammar *grammar; /* copied; NULL = none */
@@ -189,6 +190,8 @@ by_status by_request_error(by_request *r, by_err *out);
 /* log P(prompt[t + 1]) for t = 0 .. n_prompt - 2, after the request's transform; NULL unless asked for, valid once the first
  * event has come, until the release. */
 const float *by_request_prompt_logprobs(by_request *r, int32_t *n);
+/* [n_prompt - 1]: place of prompt[t + 1] among all tokens by its logit, from 1 on; NULL unless asked for. Valid like those. */
+const int32_t *by_request_prompt_ranks(by_request *r);
 /* [n_prompt - 1, n_prompt_top], rows as above, each in falling order; NULL unless asked for. Valid like those. */
 const by_sample_top *by_request_prompt_tops(by_request *r);
 

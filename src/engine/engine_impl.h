@@ -99,6 +99,7 @@ struct by_request {
     by_engine *engine;
     by_request_opts opts; /* lists point into own memory */
     float *prompt_logprobs;
+    int32_t *prompt_ranks;      /* [n_prompt] */
     by_sample_top *prompt_tops; /* [n_prompt, n_prompt_top] */
     by_request_grammar grammar; /* its strings are not kept */
     by_grammar_ticket *ticket;  /* the grammar is being compiled (scheduler) */

@@ -165,6 +165,12 @@ static by_status sample_one(by_engine *e, by_job *job, by_sample_job *k, const f
     return BY_OK;
 }
 
+static int32_t rank_of(const float *row, int32_t V, int32_t id) {
+    int32_t n = 1;
+    for (int32_t i = 0; i < V; i++) n += row[i] > row[id] || (row[i] == row[id] && i < id);
+    return n;
+}
+
 /* log P(next prompt token) of the rows of a request that asked for it. */
 static by_status prompt_rows(by_engine *e, const by_job_row *r, const float *logits, by_err *err) {
     static const by_sample_law plain = {.temperature = 1, .top_p = 1, .top_k = -1};
@@ -177,6 +183,7 @@ static by_status prompt_rows(by_engine *e, const by_job_row *r, const float *log
         const float *row = logits + (int64_t)(r->logits + i) * V;
         BY_TRY(by_sample_dist_make(&d, row, V, reports_plain ? &plain : &o->sampling.law, e->spec.scratch, err));
         q->request->prompt_logprobs[r->first + i] = by_sample_dist_logprob(&d, q->tokens[r->first + i + 1]);
+        if (o->prompt_ranks) q->request->prompt_ranks[r->first + i] = rank_of(row, V, q->tokens[r->first + i + 1]);
         if (o->n_prompt_top) by_sample_dist_top(q->request->prompt_tops + (r->first + i) * o->n_prompt_top, o->n_prompt_top, &d);
     }
     return BY_OK;

@@ -36,6 +36,7 @@ static void free_request(by_request *r) {
     by_free(r->tops);
     by_free(r->prompt_logprobs);
     by_free(r->prompt_tops);
+    by_free(r->prompt_ranks);
     by_free((void *)(uintptr_t)r->opts.sampling.bias);
     by_free((void *)(uintptr_t)r->opts.sampling.banned);
     by_free((void *)(uintptr_t)r->opts.sampling.stop_ids);
@@ -125,6 +126,7 @@ static by_status check(const by_engine *e, const by_request_opts *o, by_err *err
     if (o->n_prompt_top < 0 || o->n_prompt_top > PROMPT_TOP_MAX || o->n_prompt_top > c->vocab_size ||
         (o->n_prompt_top && !o->prompt_logprobs))
         return BY_FAIL(err, BY_EINVAL, "n_prompt_top: %d is outside 0..%d, or without prompt_logprobs", o->n_prompt_top, PROMPT_TOP_MAX);
+    if (o->prompt_ranks && !o->prompt_logprobs) return BY_FAIL(err, BY_EINVAL, "prompt_ranks: without prompt_logprobs");
     if (o->queue_cap < 0 || o->queue_cap > 1 << 20) return BY_FAIL(err, BY_EINVAL, "queue_cap: %d", o->queue_cap);
     BY_TRY(by_engine_grammar_check(e, o->grammar, err));
     return by_sample_params_check(&o->sampling, c->vocab_size, err);
@@ -153,7 +155,9 @@ static by_status build(by_engine *e, by_request *r, const by_request_opts *o, by
     if (o->prompt_logprobs) r->prompt_logprobs = by_alloc_zero(BY_MEM_REQUEST, (size_t)o->n_tokens * 4);
     size_t n_tops = (size_t)o->n_tokens * (size_t)o->n_prompt_top;
     if (n_tops) r->prompt_tops = by_alloc_zero(BY_MEM_REQUEST, n_tops * sizeof *r->prompt_tops);
-    ok = ok && (r->prompt_tops || !o->n_prompt_top) && r->ring && (r->tops || !o->n_top) && r->seqs && (r->held || o->best_of == o->n) &&
+    if (o->prompt_ranks) r->prompt_ranks = by_alloc_zero(BY_MEM_REQUEST, (size_t)o->n_tokens * sizeof *r->prompt_ranks);
+    ok = ok && (r->prompt_ranks || !o->prompt_ranks) &&
+         (r->prompt_tops || !o->n_prompt_top) && r->ring && (r->tops || !o->n_top) && r->seqs && (r->held || o->best_of == o->n) &&
          (r->prompt_logprobs || !o->prompt_logprobs);
     for (int32_t i = 0; ok && i < o->best_of; i++) ok = make_seq(r, i, o->tokens, n_max);
     return ok ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for a request of %d tokens", o->n_tokens);
@@ -362,4 +366,5 @@ const float *by_request_prompt_logprobs(by_request *r, int32_t *n) {
     return r->prompt_logprobs;
 }
 
+const int32_t *by_request_prompt_ranks(by_request *r) { return r->prompt_ranks; }
 const by_sample_top *by_request_prompt_tops(by_request *r) { return r->prompt_tops; }

@@ -64,3 +64,27 @@ void by_logprob_write(by_buf *out, const by_tok *tok, int32_t id, const by_logpr
     by_json_out_array_end(&o);
     by_json_out_object_end(&o);
 }
+
+static void write_score(by_json_out *o, const by_tok *tok, int32_t id, float logprob, int32_t rank) {
+    char key[16];
+    snprintf(key, sizeof key, "%d", id);
+    by_json_out_key(o, key);
+    by_json_out_object_begin(o);
+    by_json_out_key(o, "logprob");
+    by_float_write(o->buf, logprob);
+    o->comma = true;
+    by_json_out_key(o, "rank");
+    by_json_out_int(o, rank);
+    by_json_out_key(o, "decoded_token");
+    write_token(o, by_tok_bytes(tok, id));
+    by_json_out_object_end(o);
+}
+
+void by_prompt_logprob_write(by_buf *out, const by_tok *tok, int32_t id, int32_t rank, const by_logprob *lp) {
+    by_json_out o = by_json_out_init(out, BY_JSON_COMPACT);
+    by_json_out_object_begin(&o);
+    write_score(&o, tok, id, lp->logprob, rank);
+    for (size_t i = 0; i < lp->n_top; i++)
+        if (lp->top[i].id != id) write_score(&o, tok, lp->top[i].id, lp->top[i].logprob, (int32_t)i + 1);
+    by_json_out_object_end(&o);
+}

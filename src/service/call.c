@@ -162,6 +162,9 @@ static bool scores_prompt(const by_call *c) { return c->converted.echo_prompt &&
 
 static by_status resolve(by_call *c, lane *l, by_err *err) {
     by_api_error error = {0};
+    const by_api_inference *inf = &c->converted.inference;
+    if (inf->has_prompt_logprobs && l->n_ids > SCORED_TOKENS_MAX)
+        return BY_FAIL(err, BY_EINVAL, "prompt_logprobs: the prompt has %zu tokens; at most %d", l->n_ids, (int)SCORED_TOKENS_MAX);
     if (scores_prompt(c) && l->n_ids > SCORED_TOKENS_MAX)
         return BY_FAIL(err, BY_EINVAL, "echo with logprobs: the prompt has %zu tokens; at most %d", l->n_ids, (int)SCORED_TOKENS_MAX);
     by_status status = by_api_resolve_max_tokens(&l->max_tokens, &error, &c->arena, l->converted, &c->service->api, l->n_ids,
@@ -235,6 +238,14 @@ static by_status make_streams(by_call *c, by_rng *rng, by_err *err) {
 
 /* ---- submission ---- */
 
+/* Alternatives of a prompt's tokens: for the echo, or for prompt_logprobs. */
+static int32_t n_prompt_top(const by_call *c) {
+    const by_api_inference *inf = &c->converted.inference;
+    uint32_t echo = scores_prompt(c) && inf->has_top_logprobs ? inf->top_logprobs : 0;
+    uint32_t own = inf->has_prompt_logprobs ? inf->prompt_logprobs : 0;
+    return (int32_t)(echo > own ? echo : own);
+}
+
 static by_status submit(by_call *c, lane *l, by_err *err) {
     const by_api_inference *inf = &l->converted->inference;
     by_request_opts q = by_request_opts_default();
@@ -246,9 +257,10 @@ static by_status submit(by_call *c, lane *l, by_err *err) {
     q.n = (int32_t)inf->n;
     q.best_of = (int32_t)inf->best_of;
     q.n_top = inf->logprobs && inf->has_top_logprobs ? (int32_t)inf->top_logprobs : 0;
-    q.prompt_logprobs = scores_prompt(c);
-    q.n_prompt_top = q.prompt_logprobs ? q.n_top : 0;
-    q.plain_logprobs = inf->logprobs || inf->best_of > inf->n;
+    q.prompt_logprobs = scores_prompt(c) || inf->has_prompt_logprobs;
+    q.n_prompt_top = n_prompt_top(c);
+    q.prompt_ranks = inf->has_prompt_logprobs;
+    q.plain_logprobs = inf->logprobs || inf->has_prompt_logprobs || inf->best_of > inf->n;
     q.priority = c->opts.priority;
     q.deadline_ms = c->opts.deadline_ms;
     q.grammar = c->has_grammar ? &c->grammar : NULL;
@@ -358,7 +370,8 @@ static by_status score_prompt(by_call *c, lane *l, by_err *err) {
     const by_sample_top *tops;
     const float *lps = by_source_prompt_logprobs(c->service, l->request, &tops);
     const by_tok *tok = by_service_tok(c->service);
-    size_t n_top = c->converted.inference.top_logprobs, first = c->converted.prompts[l - c->lanes].n_ids ? 0 : 1;
+    size_t n_top = c->converted.inference.top_logprobs, n_row = (size_t)n_prompt_top(c);
+    size_t first = c->converted.prompts[l - c->lanes].n_ids ? 0 : 1;
     by_buf b = {0};
     for (size_t i = first; i < l->n_ids; i++) {
         by_top_logprob top[TOP_MAX];
@@ -366,7 +379,7 @@ static by_status score_prompt(by_call *c, lane *l, by_err *err) {
         if (lps && i > first) {
             lp.logprob = finite_logprob(lps[i - 1]);
             for (lp.n_top = 0; tops && lp.n_top < n_top; lp.n_top++) {
-                const by_sample_top *t = &tops[(i - 1) * n_top + lp.n_top];
+                const by_sample_top *t = &tops[(i - 1) * n_row + lp.n_top];
                 top[lp.n_top] = (by_top_logprob){.id = t->id, .logprob = finite_logprob(t->logprob)};
             }
         }
@@ -378,8 +391,33 @@ static by_status score_prompt(by_call *c, lane *l, by_err *err) {
     return l->converted->prompt_logprobs.ptr ? BY_OK : no_memory(err);
 }
 
+/* vLLM's prompt_logprobs: null for the first token, which nothing stands in front of. */
+static by_status write_prompt_logprobs(by_call *c, lane *l, by_err *err) {
+    const by_sample_top *tops;
+    const float *lps = by_source_prompt_logprobs(c->service, l->request, &tops);
+    const int32_t *ranks = by_source_prompt_ranks(c->service, l->request);
+    size_t n_row = (size_t)n_prompt_top(c), n_top = c->converted.inference.prompt_logprobs;
+    by_buf b = {0};
+    by_buf_push_z(&b, "[null");
+    for (size_t i = 1; lps && ranks && i < l->n_ids; i++) {
+        by_top_logprob top[TOP_MAX];
+        by_logprob lp = {.logprob = finite_logprob(lps[i - 1]), .top = top, .n_top = n_top};
+        for (size_t k = 0; k < n_top; k++) {
+            const by_sample_top *t = &tops[(i - 1) * n_row + k];
+            top[k] = (by_top_logprob){.id = t->id, .logprob = finite_logprob(t->logprob)};
+        }
+        by_buf_push_byte(&b, ',');
+        by_prompt_logprob_write(&b, by_service_tok(c->service), l->ids[i], ranks[i - 1], &lp);
+    }
+    by_buf_push_byte(&b, ']');
+    l->converted->prompt_scores = b.failed ? (by_str){0} : by_arena_dup(&c->arena, by_buf_str(&b));
+    by_buf_deinit(&b);
+    return l->converted->prompt_scores.ptr ? BY_OK : no_memory(err);
+}
+
 static by_status tell_ready(by_call *c, lane *l, by_err *err) {
     l->ready = true;
+    if (c->converted.inference.has_prompt_logprobs) BY_TRY(write_prompt_logprobs(c, l, err));
     if (scores_prompt(c)) BY_TRY(score_prompt(c, l, err));
     by_request_info info = by_source_info(c->service, l->request);
     for (uint32_t k = 0; k < c->n; k++)

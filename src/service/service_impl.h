@@ -55,6 +55,7 @@ static inline const float *by_source_prompt_logprobs(by_service *s, by_request *
     *tops = s->null ? NULL : by_request_prompt_tops(r);
     return s->null ? NULL : by_request_prompt_logprobs(r, &n);
 }
+static inline const int32_t *by_source_prompt_ranks(by_service *s, by_request *r) { return s->null ? NULL : by_request_prompt_ranks(r); }
 /* The id that ends an answer. */
 int32_t by_service_eos(const by_service *s);
 

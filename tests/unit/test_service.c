@@ -355,10 +355,45 @@ static void offsets_count_the_echo(void **state) {
     for (uint32_t i = 1; i < lps->n; i++) assert_true(by_json_number(&lps->v.items[i]) < 0);
     a = run(service, BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"max_tokens\":0}", false);
     assert_non_null(strstr(a.problem.message, "max_tokens: 0"));
-    a = run(service, BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"prompt_logprobs\":1}", false);
-    assert_non_null(strstr(a.problem.message, "prompt_logprobs"));
     a = run(service, BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"suffix\":\"b\",\"echo\":true,\"logprobs\":1}", false);
     assert_non_null(strstr(a.problem.message, "echo with logprobs"));
+}
+
+/* vLLM's prompt_logprobs says what the echo of the same prompt says, with ranks: those of the alternatives are 1, 2, 3, and the token's
+ * own is theirs where it is among them and higher where it is not. */
+static void prompt_logprobs_equal_the_echo(void **state) {
+    (void)state;
+    const char *ask = "{\"model\":\"m\",\"prompt\":[7,100,200,300,5],\"max_tokens\":1,\"temperature\":0,%s}";
+    char body[200];
+    snprintf(body, sizeof body, ask, "\"echo\":true,\"logprobs\":0");
+    answer a = run(service, BY_API_COMPLETIONS, body, false);
+    const by_json *want = lists_of(&a, "token_logprobs");
+    snprintf(body, sizeof body, ask, "\"prompt_logprobs\":3");
+    answer b = run(service, BY_API_COMPLETIONS, body, false);
+    const by_json *got = by_json_get(by_json_at(by_json_get(b.whole, "choices"), 0), "prompt_logprobs");
+    static const char *const ids[] = {"7", "100", "200", "300", "5"};
+    assert_int_equal(got->n, 5);
+    assert_int_equal(got->v.items[0].type, BY_JSON_NULL);
+    for (uint32_t i = 1; i < 5; i++) {
+        const by_json *row = &got->v.items[i], *own = by_json_get(row, ids[i]);
+        assert_true(by_json_number(by_json_get(own, "logprob")) == by_json_number(&want->v.items[i]));
+        int64_t rank = by_json_get(own, "rank")->v.i;
+        assert_int_equal(row->n, rank > 3 ? 4 : 3);
+        double sum = 0;
+        for (uint32_t k = 0; k < row->n; k++) {
+            const by_json *other = &row->v.members[k].value;
+            int64_t r = by_json_get(other, "rank")->v.i;
+            assert_true(by_json_get(other, "decoded_token") && (r <= 3 || other == own));
+            sum += (double)(r <= 3 ? r : 0);
+        }
+        assert_true(sum == 6);
+    }
+    a = run(service, BY_API_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"max_tokens\":1,"
+                               "\"prompt_logprobs\":0}", false);
+    int64_t n = by_json_get(by_json_get(a.whole, "usage"), "prompt_tokens")->v.i;
+    assert_int_equal(by_json_get(a.whole, "prompt_logprobs")->n, n);
+    a = run(service, BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"prompt_logprobs\":1,\"stream\":true}", true);
+    assert_non_null(strstr(a.problem.message, "prompt_logprobs: not together with stream"));
 }
 
 /* OpenAI: up to k + 1 entries. */
@@ -536,6 +571,7 @@ int main(void) {
         cmocka_unit_test(log_probabilities_are_those_of_a_distribution),
         cmocka_unit_test(an_echoed_prompt_is_scored),
         cmocka_unit_test(offsets_count_the_echo),
+        cmocka_unit_test(prompt_logprobs_equal_the_echo),
         cmocka_unit_test(a_sampled_token_is_among_its_alternatives),
         cmocka_unit_test(a_stop_string_ends_the_text_in_front_of_it),
         cmocka_unit_test(end_rules_of_a_request),
