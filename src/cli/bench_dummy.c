@@ -120,11 +120,12 @@ static by_status count_experts(void *arg, int32_t layer, by_tensor h, by_err *er
     return status;
 }
 
-/* Waits for the device. */
+/* Waits for the device, and asks what has become of the steps. */
 static by_status drain(const state *s, by_err *err) {
     float x;
     by_tensor l = by_runner_logits(s->runner);
-    return by_mem_read(&x, l.mem, (size_t)l.off, 4, err);
+    BY_TRY(by_mem_read(&x, l.mem, (size_t)l.off, 4, err));
+    return by_runner_problem(s->runner, err);
 }
 
 /* Bytes of the caches that one decode step of a sequence of n tokens reads. */

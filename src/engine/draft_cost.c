@@ -125,6 +125,7 @@ static by_status run_once(trial *t, int32_t rows, double *ms, by_err *err) {
     const void *view; /* waits for the device */
     BY_TRY(by_mem_view(&view, l.mem, (size_t)l.off, 4, err));
     by_mem_unview(l.mem);
+    BY_TRY(by_runner_problem(t->runner, err));
     *ms = (double)(by_cost_clock_ns(t->dev) - t0) * 1e-6;
     return BY_OK;
 }

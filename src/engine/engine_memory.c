@@ -1,7 +1,8 @@
 /* engine_memory.c - how much memory caches and buffers take, before and after the weights have their places.
  *
  * In host memory: --ram is for the caches, swapped state and snapshots. With a limit of the device's memory the caches lie there: they
- * may take a quarter of it while the weights are placed, and what is left in the end; --ram is for the rest. */
+ * may take a quarter of it while the weights are placed (more where slots, blocks or the context are asked for), and what is left in
+ * the end; only then is too little an error. --ram is for the rest. */
 #include <math.h>
 #include <unistd.h>
 
@@ -24,22 +25,24 @@ static int64_t cache_bytes(const by_kv_layout *l, const by_kv_opts *pool) {
     return (pool->n_slots + 1) * l->slot_bytes + (l->block_bytes ? ((int64_t)pool->n_blocks + 1) * l->block_bytes : 0);
 }
 
-/* room: bytes of the device for caches; 0 = they share the host's memory with swapped state. pool->n_slots > 0: that many. */
-static by_status size_caches(by_engine *e, int64_t room, by_kv_layout *layout, by_kv_opts *pool, by_err *err) {
+/* Tokens of a sequence that the caches should hold. */
+static int64_t longest(const by_engine *e) { return e->opts.max_context ? e->opts.max_context : e->model->cfg.max_positions; }
+
+/* Slots and blocks as asked for, or as many as fit, which may be none. room: bytes of the device for caches; 0 = they share the host's
+ * memory with swapped state. pool->n_slots > 0: that many. Returns the bytes that there were. */
+static int64_t choose_sizes(by_engine *e, int64_t room, const by_kv_layout *layout, by_kv_opts *pool) {
     by_engine_opts *o = &e->opts;
-    BY_TRY(by_model_kv_layout(layout, e->model, backtrack(e), err));
     int64_t ram = o->ram_bytes ? o->ram_bytes : free_memory() / 4, space = room ? room - layout->block_bytes : ram;
     bool chosen = pool->n_slots > 0 || o->state_slots;
     double ratio = o->slots_ratio > 0 ? o->slots_ratio : 1.2;
     if (pool->n_slots == 0) pool->n_slots = o->state_slots ? o->state_slots : (int32_t)(ratio * o->sched.max_seqs) + 1;
     if (pool->n_slots > 2 * BY_LIMIT_SEQS) pool->n_slots = 2 * BY_LIMIT_SEQS;
-    int64_t want = o->max_context ? o->max_context : e->model->cfg.max_positions;
     int64_t slots = (pool->n_slots + 1) * layout->slot_bytes;
     while (!chosen && pool->n_slots > 1 && slots > space / 4) { /* fewer sequences at once rather than none */
         pool->n_slots = pool->n_slots / 2 > 1 ? pool->n_slots / 2 : 1;
         slots = (pool->n_slots + 1) * layout->slot_bytes;
     }
-    int64_t per_seq = by_kv_blocks_for(want), left = space > slots ? space - slots : 0;
+    int64_t per_seq = by_kv_blocks_for(longest(e)), left = space > slots ? space - slots : 0;
     e->host_bytes_max = room ? ram : left / 4; /* swapped state and snapshots */
     if (!room) left -= e->host_bytes_max;
     int64_t blocks = layout->block_bytes ? left / layout->block_bytes : 1;
@@ -47,15 +50,21 @@ static by_status size_caches(by_engine *e, int64_t room, by_kv_layout *layout, b
     double most = ceil((double)(per_seq * o->sched.max_seqs) / o->sched.watermark);
     if ((room || !o->ram_bytes) && (double)blocks > most) blocks = (int64_t)most;
     if (blocks > INT32_MAX / 2) blocks = INT32_MAX / 2;
-    if (o->kv_blocks) blocks = o->kv_blocks;
-    if (blocks < 1) return BY_FAIL(err, BY_ENOMEM, "%lld bytes of memory hold no KV block", (long long)space);
-    pool->n_blocks = (int32_t)blocks;
+    pool->n_blocks = (int32_t)(o->kv_blocks ? o->kv_blocks : blocks);
+    return space;
+}
+
+static by_status size_caches(by_engine *e, int64_t room, const by_kv_layout *layout, by_kv_opts *pool, by_err *err) {
+    int64_t space = choose_sizes(e, room, layout, pool), want = longest(e), blocks = pool->n_blocks;
+    if (blocks < 1)
+        return BY_FAIL(err, BY_ENOMEM, "%d state slots and a KV block need %lld bytes of memory, there are %lld", pool->n_slots,
+                       (long long)((pool->n_slots + 1) * layout->slot_bytes + layout->block_bytes), (long long)space);
     e->max_context = want;
     if (layout->block_bytes && blocks * BY_KV_BLOCK_TOKENS < want) {
         e->max_context = blocks * BY_KV_BLOCK_TOKENS;
-        if (o->max_context)
+        if (e->opts.max_context)
             return BY_FAIL(err, BY_ENOMEM, "a context of %lld tokens needs %lld KV blocks, the memory given holds %lld",
-                           (long long)want, (long long)per_seq, (long long)blocks);
+                           (long long)want, (long long)by_kv_blocks_for(want), (long long)blocks);
     }
     return BY_OK;
 }
@@ -72,7 +81,7 @@ by_runner_opts by_engine_runner_opts(const by_engine *e) {
 /* Buffers of steps with the longest context there may be, and the marks of their rows. */
 static int64_t buffer_bytes(const by_engine *e) {
     by_runner_opts run = by_engine_runner_opts(e);
-    run.max_context = e->opts.max_context ? e->opts.max_context : e->model->cfg.max_positions;
+    run.max_context = longest(e);
     return by_runner_bytes(e->model, &run) + 8 * (int64_t)run.max_rows;
 }
 
@@ -81,7 +90,10 @@ by_status by_engine_reserve_memory(by_engine *e, int64_t *bytes, by_err *err) {
     by_kv_opts pool = {0};
     int64_t limit = by_device_room_get(e->dev).limit;
     if (limit == 0) return BY_OK;
-    BY_TRY(size_caches(e, limit / 4, &layout, &pool, err));
+    BY_TRY(by_model_kv_layout(&layout, e->model, backtrack(e), err));
+    choose_sizes(e, limit / 4, &layout, &pool);
+    int64_t least = e->opts.kv_blocks ? pool.n_blocks : e->opts.max_context ? by_kv_blocks_for(e->opts.max_context) : 1;
+    if (pool.n_blocks < least) pool.n_blocks = (int32_t)least; /* more than a quarter, then */
     *bytes += cache_bytes(&layout, &pool) + buffer_bytes(e);
     return BY_OK;
 }
@@ -93,6 +105,7 @@ by_status by_engine_size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *
         return BY_FAIL(err, BY_ENOMEM, "device memory: %lld bytes hold the weights (%lld) and no caches", (long long)room.limit,
                        (long long)room.used);
     *pool = (by_kv_opts){0};
-    if (room.limit) BY_TRY(size_caches(e, room.limit / 4, layout, pool, err)); /* as planned; what is left over is for more blocks */
+    BY_TRY(by_model_kv_layout(layout, e->model, backtrack(e), err));
+    if (room.limit) choose_sizes(e, room.limit / 4, layout, pool); /* slots as planned; what is left over is for more blocks */
     return size_caches(e, left, layout, pool, err);
 }

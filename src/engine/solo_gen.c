@@ -106,6 +106,7 @@ static by_status sample(state *g, int32_t row, int64_t n, int32_t index, int32_t
     if (by_spec_ask(&g->spec, &g->law, &r, draft, 0, g->spec.draws)) {
         g->spec.draws->row = row;
         BY_TRY(by_spec_draw(&g->spec, by_runner_logits(g->solo->runner), 1, err));
+        BY_TRY(by_runner_problem(g->solo->runner, err));
         r.drawn = g->spec.drawn;
     }
     if (!r.drawn || r.drawn->id < 0) BY_TRY(by_runner_read_logits(g->solo->runner, row, g->logits, err));

@@ -84,10 +84,8 @@ by_status by_host_experts_create(by_host_experts **out, const by_model *m, int64
 
 void by_host_experts_destroy(by_host_experts *h) {
     if (!h) return;
-    for (int i = 0; i < N_BUFFERS; i++) {
-        by_mem_free(h->mine[i]);
-        by_mem_free(h->shared[i]);
-    }
+    for (int i = 0; i < N_BUFFERS; i++) by_mem_free(h->shared[i]); /* waits for calls that are queued: they read the others */
+    for (int i = 0; i < N_BUFFERS; i++) by_mem_free(h->mine[i]);
     by_free(h);
 }
 

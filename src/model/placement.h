@@ -1,7 +1,8 @@
 /* placement.h - which weights lie in the device's memory and which stay on the host, decided before any is read.
  *
- * Only routed experts may stay behind: by_op_moe_part of the host computes them (docs/placement.md). Engram tables always stay, what
- * else there is must fit. Plain arithmetic over the table of tensors; bytes are those of the checkpoint. */
+ * Only routed experts may stay behind: by_op_moe_part of the host computes them (docs/placement.md). Engram tables always stay, but for
+ * made-up ones, which are in no file (tables_on_device); what else there is must fit. Plain arithmetic over the table of tensors; bytes
+ * are those of the checkpoint. */
 #ifndef BY_MODEL_PLACEMENT_H
 #define BY_MODEL_PLACEMENT_H
 
@@ -28,7 +29,9 @@ typedef struct by_placement {
  * fit; the text has both numbers. */
 by_status by_placement_plan(by_placement *out, const by_config *c, int64_t limit, const by_place_opts *opts, by_err *err);
 
-/* "12 of 16 experts a layer on the device (3.1 MB), the others (1.0 MB) on the host; ...", one line for people. */
+/* One line for people: "device: weights 1.4 MB and routed experts 3.1 MB (120, 12 to 12 a layer) of at most 20 MB, 5 MB kept for caches
+ * and buffers; host: routed experts 1.0 MB (40), Engram tables 2 MB". Without a limit the part from "of at most" on is missing, without
+ * tables the last. */
 void by_placement_text(const by_placement *p, by_buf *out);
 
 #endif

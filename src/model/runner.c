@@ -434,7 +434,8 @@ by_tensor by_runner_logits(const by_runner *r) { return by_first(r->buf.logits, 
 by_status by_runner_read_logits(const by_runner *r, int32_t i, float *dst, by_err *err) {
     if (i < 0 || i >= r->n_logits) return BY_FAIL(err, BY_EINVAL, "row %d of %d rows of logits", i, r->n_logits);
     const by_tensor *l = &r->buf.logits;
-    return by_mem_read(dst, l->mem, (size_t)(l->off + i * l->stride), (size_t)l->cols * 4, err);
+    BY_TRY(by_mem_read(dst, l->mem, (size_t)(l->off + i * l->stride), (size_t)l->cols * 4, err));
+    return by_host_experts_problem(r->host, err);
 }
 
 by_tensor by_runner_routing(const by_runner *r) { return by_first(r->buf.idx, r->compacts ? r->kept.n_rows : r->n_rows); }

@@ -61,12 +61,12 @@ by_status by_runner_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, 
 
 /* What has gone wrong beside the device (experts on the host) since the last call, or BY_OK; the rows it concerned are NaN. by_runner_step
  * says so itself where the device works in host memory; one that runs by itself is known to have failed once its answers are
- * read: ask then. */
+ * read: ask then. by_runner_read_logits and by_runner_draft have asked. */
 by_status by_runner_problem(by_runner *r, by_err *err);
 
 /* Logits of the last step: wanted rows in order of the step, [n, vocab] fp32 on the device. */
 by_tensor by_runner_logits(const by_runner *r);
-/* Copies row i to host memory, vocab floats. */
+/* Copies row i to host memory, vocab floats. Errors: BY_EINVAL, BY_EDEVICE, what by_runner_problem tells. */
 by_status by_runner_read_logits(const by_runner *r, int32_t i, float *dst, by_err *err);
 
 /* ---- drafts ---------------------------------------------------------------------------------------------------- */

@@ -73,9 +73,9 @@ by_status by_runner_draft(by_runner *r, const by_draft_seq *seqs, int32_t n, int
     for (int32_t s = 0; s < n; s++) ids[s] = seqs[s].token;
     BY_TRY(by_mem_write(r->meta, 0, r->stage, (size_t)r->n_staged * 4, err));
     BY_TRY(by_graph_run_block(r, err));
-    BY_TRY(by_runner_problem(r, err));
     float *half = r->conf_half;
     BY_TRY(read_column(half, r->draft_buf.conf_u, (int64_t)n * n_drafts, err));
+    BY_TRY(by_runner_problem(r, err)); /* the block is through: its experts have answered */
     for (int32_t j = 0; j < n_drafts; j++) {
         if (j > 0) BY_TRY(by_mem_write(r->meta, (size_t)prev.off, ids, (size_t)n * 4, err));
         BY_TRY(by_graph_run_markov(r, prev, j * n, err));

@@ -2,7 +2,8 @@
  *
  * A buffer is a mapping of its own, opened for the duration of an operator or a transfer and closed again. A host access in
  * between is a fault, which is the point. Imported bytes that fill whole pages are protected where they lie; others are copied, small
- * ones into mappings that they share, so that a model of many tensors does not cost as many system calls. */
+ * ones into mappings that they share, so that a model of many tensors does not cost as many system calls: behind each lies a gap of
+ * NaNs, so that who reads a little too far spoils the result instead of taking a neighbour's values for its own. */
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,7 +11,7 @@
 #include "base/alloc.h"
 #include "ops/host.h"
 
-enum { PAGE = 4096, SMALL_BYTES = 1 << 20, CHUNK_BYTES = 8 << 20 };
+enum { PAGE = 4096, SMALL_BYTES = 1 << 20, CHUNK_BYTES = 8 << 20, GAP_BYTES = 64 };
 
 static void protect(by_mem *m, int prot) {
     int rc = mprotect(m->ptr, m->map_bytes, prot);
@@ -52,13 +53,14 @@ static by_mem *chunk_for(by_device *dev, size_t n, by_err *err) {
 }
 
 static by_status copy_small(by_mem *m, const void *host, by_err *err) {
-    size_t n = (m->bytes + 63) / 64 * 64;
+    size_t n = (m->bytes + 63) / 64 * 64 + GAP_BYTES;
     by_mem *c = chunk_for(m->dev, n, err);
     if (!c) return BY_ENOMEM;
     m->chunk = c;
     m->ptr = c->ptr + c->fill;
     protect(c, PROT_READ | PROT_WRITE);
     memcpy(m->ptr, host, m->bytes);
+    memset(m->ptr + m->bytes, 0xff, n - m->bytes); /* NaN in fp32, bf16, fp8 and as a scale */
     protect(c, PROT_NONE);
     c->fill += n;
     c->n_inside++;

@@ -758,18 +758,15 @@ static void moe_nan(int64_t T, int D, int I, by_dtype xt, by_dtype wt) {
         }
     NAME("moe T %d %s x %s: a weight that is NaN", (int)T, by_dtype_name(xt), by_dtype_name(wt));
     verdict(name, bad == 0, (double)bad, 0);
-    free(p);
-    free(q);
-    free(idx);
+    free(p), free(q), free(idx);
     free_all();
 }
 /* Experts: rows of one call against the same rows in calls of other sizes, bit for bit. */
-static void moe_invariance(void) {
-    enum { D = 512, I = 256, E = 12, K = 3, T = 700 };
+static void moe_invariance(int D, int I, int T) {
     static const int sizes[] = {1, 2, 5, 8, 16, 17, 40, 64, 100, 170, 257};
-    enum { N_SIZES = sizeof sizes / sizeof *sizes };
+    enum { E = 12, K = 3, N_SIZES = sizeof sizes / sizeof *sizes };
     pair x = acts(BY_A8, T, D, 1), y = make(BY_BF16, T, D, NULL), z = make(BY_BF16, T, D, NULL), w = acts(BY_F32, T, K, 0.3f);
-    int32_t idx[T * K];
+    int32_t *idx = malloc((size_t)(T * K) * 4);
     for (int t = 0; t < T; t++)
         for (int j = 0; j < K; j++) idx[t * K + j] = (int32_t)((rnd() % 4) * 3 + (uint32_t)j);
     pair ids = i32s(T, K, idx);
@@ -782,7 +779,7 @@ static void moe_invariance(void) {
     by_moe_args a = {x.t[GPU], ids.t[GPU], w.t[GPU], e, E, &e[E], y.t[GPU], I, 10, true, {0}};
     MUST(by_op_moe(dev[GPU], &a, err));
     int64_t r = 0, bad = 0;
-    for (int i = 0; i < N_SIZES; i++) {
+    for (int i = 0; i < N_SIZES && r < T; i++) {
         int64_t n = sizes[i] < T - r ? sizes[i] : T - r;
         a.x = by_tensor_rows(x.t[GPU], r, n), a.y = by_tensor_rows(z.t[GPU], r, n);
         a.idx = by_tensor_rows(ids.t[GPU], r, n), a.weight = by_tensor_rows(w.t[GPU], r, n);
@@ -792,8 +789,7 @@ static void moe_invariance(void) {
     unsigned char *p = download(y.t[GPU]), *q = download(z.t[GPU]);
     for (int64_t i = 0; i < r * D; i++) bad += memcmp(p + 2 * i, q + 2 * i, 2) != 0;
     verdict("invariance moe, shared", bad == 0, (double)bad, 0);
-    free(p);
-    free(q);
+    free(p), free(q), free(idx);
     free_all();
 }
 static void test_engram(int64_t T, by_dtype et) {
@@ -878,10 +874,13 @@ static void small_cases(void) {
 static void quick_cases(void) {
     small_cases();
     test_matmul(9, 192, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, true), test_matmul(70, 192, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, true);
-    test_matmul(300, 192, 320, 1, BY_BF16, BY_BF16, BY_F32, false);
+    test_hc(3, 1024, BY_BF16, BY_F32), test_matmul(300, 192, 320, 1, BY_BF16, BY_BF16, BY_F32, false);
     test_moe(20, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(150, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
     test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 77, 512, true, true, false);
-    test_select(32, 128, BY_REC_IX4, BY_BF16, 700, 512, 40, true, false);
+    test_select(32, 128, BY_REC_IX4, BY_BF16, 700, 512, 40, true, false), test_engram(3, BY_A8), test_engram(2, BY_F32);
+    test_router(9, 8, 2, 64, BY_F32, BY_F32), test_router(5, 70, 6, 256, BY_BF16, BY_BF16), moe_nan(5, 64, 64, BY_F32, BY_FP4_ROW);
+    test_matmul(600, 256, 128, 1, BY_A8, BY_FP8_TILE, BY_BF16, false), test_matmul(40, 2048, 128, 8, BY_A8, BY_FP8_TILE, BY_F32, false);
+    moe_invariance(256, 256, 66), moe_nan(1, 256, 256, BY_A8, BY_FP4_ROW), moe_nan(40, 256, 256, BY_A8, BY_FP4_ROW);
 }
 static void row_cases(void) {
     small_cases();
@@ -959,7 +958,7 @@ static void expert_cases(void) {
     test_moe(1, 256, 512, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(20, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
     test_moe(30, 512, 256, 16, 3, BY_A8, BY_FP4_ROW, false, true), test_moe(60, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
     test_moe(150, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(40, 768, 1280, 4, 2, BY_A8, BY_FP4_ROW, true, true);
-    moe_invariance();
+    moe_invariance(512, 256, 700);
     moe_nan(1, 256, 256, BY_A8, BY_FP4_ROW), moe_nan(40, 256, 256, BY_A8, BY_FP4_ROW), moe_nan(700, 256, 256, BY_A8, BY_FP4_ROW);
     moe_nan(5, 64, 64, BY_F32, BY_FP4_ROW);
     test_moe(500, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(3, 5120, 2304, 8, 6, BY_A8, BY_FP4_ROW, true, true);

@@ -216,9 +216,9 @@ static void router_cases(void) {
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
-static void stream_case(int64_t T, by_dtype act, int32_t m, int64_t D, by_dtype fn_type) {
+static void stream_case(int64_t T, by_dtype act, int32_t m, int64_t D, by_dtype fn_type, double size) {
     bool quant = act == BY_BF16;
-    three h = normal(act, T, m * D, 1), pre = positive(T, m), fn = normal(fn_type, m * (m + 2), m * D, 0.05);
+    three h = normal(act, T, m * D, size), pre = positive(T, m), fn = normal(fn_type, m * (m + 2), m * D, 0.05);
     three base = normal(BY_F32, 1, m * (m + 2), 0.5), scale = normal(BY_F32, 1, 3, 1), norm = normal(BY_BF16, 1, D, 1);
     three y = empty(act, T, D), y_q = empty(BY_A8, T, D), next = empty(BY_F32, T, m), post = empty(BY_F32, T, m), comb = empty(BY_F32, T, m * m);
     EVERY(i)
@@ -264,9 +264,10 @@ static void stream_case(int64_t T, by_dtype act, int32_t m, int64_t D, by_dtype 
 static void stream_cases(void) {
     static const int64_t rows[] = {1, 2, 9, 70};
     for (int i = 0; i < 4; i++) {
-        stream_case(rows[i], BY_BF16, 4, 96, BY_F32);
-        stream_case(rows[i], BY_F32, 4, 64, BY_F32);
-        stream_case(rows[i], BY_BF16, 2, 1056, BY_BF16);
+        stream_case(rows[i], BY_BF16, 4, 96, BY_F32, 1);
+        stream_case(rows[i], BY_F32, 4, 64, BY_F32, 1);
+        stream_case(rows[i], BY_F32, 4, 64, BY_F32, 1e20); /* squares beyond fp32 */
+        stream_case(rows[i], BY_BF16, 2, 1056, BY_BF16, 1);
     }
 }
 

@@ -144,6 +144,28 @@ static void what_cannot_be_placed_is_refused_with_both_numbers(void **s) {
     assert_int_equal(by_engine_open(&e, &o, &err), BY_EINVAL);
 }
 
+/* What is asked for is kept free, be it more than a quarter of the limit; what does not fit is refused with both numbers. */
+static void caches_asked_for_may_take_more_than_a_quarter(void **s) {
+    (void)s;
+    by_engine *e = NULL;
+    by_engine_opts o = options(BY_BACKEND_CPU, false);
+    o.device.memory_bytes = 12 << 20;
+    o.kv_blocks = 0;
+    o.state_slots = 600; /* 8 MB */
+    if (by_engine_open(&e, &o, &err) < 0) fail_msg("%s", err.msg);
+    by_device_room room = by_device_room_get(by_engine_model(e)->dev);
+    assert_true(room.used <= room.limit);
+    by_engine_close(e);
+    o.state_slots = 2000;
+    assert_int_equal(by_engine_open(&e, &o, &err), BY_ENOMEM);
+    assert_non_null(strstr(err.msg, "are available"));
+    o.state_slots = 2;
+    o.max_context = 4096;
+    o.device.memory_bytes = 4 << 20;
+    if (by_engine_open(&e, &o, &err) < 0) fail_msg("%s", err.msg);
+    by_engine_close(e);
+}
+
 /* The plan is exact: each layer has its share, and what is left is less than an expert. */
 static void the_plan_uses_what_there_is(void **s) {
     (void)s;
@@ -213,6 +235,7 @@ int main(void) {
         cmocka_unit_test(answers_are_the_same_where_the_device_is_apart),
         cmocka_unit_test(what_cannot_be_placed_is_refused_with_both_numbers),
         cmocka_unit_test(caches_fit_beside_the_weights),
+        cmocka_unit_test(caches_asked_for_may_take_more_than_a_quarter),
         cmocka_unit_test(a_host_that_fails_costs_its_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,9 @@
  * 2^-50 and 2^50; where a weight's scale is outside that range too, they apply it to sums instead of factors. f32 cores take
  * scales up to 2^113. Elements outside (no model comes near) and those with an FP8 NaN in an f32 core are computed in
  * double (by_mm_wide). Each choice depends on the operands of that element alone. Of bf16 rows as they are a denormal
- * factor or product counts as zero: 2^-126 beside sums that no norm leaves so small. */
+ * factor or product counts as zero: 2^-126 beside sums that no norm leaves so small. fp32 weights as three bf16 parts (amx) lose digits
+ * below 2^-102, where the lower parts become denormal. NaN comes through everywhere; an infinity gives what is not finite, on amx NaN
+ * where the weight is fp32. */
 #ifndef BY_OPS_CPU_MM_H
 #define BY_OPS_CPU_MM_H
 

@@ -7,6 +7,7 @@
 #ifndef BY_OPS_CPU_ROWS_H
 #define BY_OPS_CPU_ROWS_H
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -299,6 +300,16 @@ static void write_back_streams(void *h, by_dtype type, const void *out, const fl
     else write_back_as(h, BY_F32, out, post, comb, m, D, n);
 }
 
+/* The sum of squares of numbers whose squares leave fp32. */
+VEC double large_squares_as(by_dtype type, const void *x, int64_t n) {
+    v16d acc = vd_zero();
+    FOR_BLOCKS(n) {
+        v16 v = part == L ? load_as(type, x, i) : load_part_as(type, x, i, part);
+        acc = vd_fma(acc, v, v);
+    }
+    return vd_sum(acc);
+}
+
 VEC double mix_squares_as(float *u, const float *a, by_dtype type, const void *x, int32_t m, int64_t n) {
     v16d acc = vd_zero();
     const v16 ones = v_set1(1);
@@ -312,7 +323,8 @@ VEC double mix_squares_as(float *u, const float *a, by_dtype type, const void *x
         acc = vd_fma(acc, squares, ones);
         STORE(u, sum);
     }
-    return vd_sum(acc);
+    const double all = vd_sum(acc);
+    return all > DBL_MAX ? large_squares_as(type, x, m * n) : all;
 }
 static double mix_squares_rows(float *u, const float *a, by_dtype type, const void *x, int32_t m, int64_t n) {
     if (type == BY_BF16) return m == 4 ? mix_squares_as(u, a, BY_BF16, x, 4, n) : mix_squares_as(u, a, BY_BF16, x, m, n);

@@ -28,9 +28,7 @@ void by_cuda_beside_close(by_cuda *c) {
     if (c->joined) cudaEventDestroy(c->joined);
 }
 
-by_status by_cuda_beside(by_device *dev, const by_beside *what, by_err *err) {
-    by_cuda *c = by_cuda_of(dev);
-    assert(c->side && !c->runs_beside);
+static by_status queue(by_cuda *c, const by_beside *what, by_err *err) {
     if (c->calls_begun - __atomic_load_n(&c->calls_done, __ATOMIC_ACQUIRE) >= BY_CUDA_CALLS) { /* far more than a step has */
         c->syncs++;
         BY_CUDA_TRY(err, cudaStreamSynchronize(c->side));
@@ -46,9 +44,17 @@ by_status by_cuda_beside(by_device *dev, const by_beside *what, by_err *err) {
     *call = {what->run, what->arg, what->which, what->n, &c->calls_done};
     BY_CUDA_TRY(err, cudaLaunchHostFunc(c->side, run_call, call));
     c->calls_begun++;
-    c->runs_beside = true;
     BY_CUDA_TRY(err, cudaEventRecord(c->joined, c->side));
     return BY_OK;
+}
+
+by_status by_cuda_beside(by_device *dev, const by_beside *what, by_err *err) {
+    by_cuda *c = by_cuda_of(dev);
+    assert(c->side && !c->runs_beside);
+    by_status status = queue(c, what, err);
+    if (status < 0) cudaStreamSynchronize(c->side); /* what it queued before it failed: nothing of it runs when this returns */
+    c->runs_beside = status >= 0;
+    return status;
 }
 
 by_status by_cuda_join(by_device *dev, by_err *err) {

@@ -540,7 +540,7 @@ by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     by_cuda *c = by_cuda_of(dev);
     int64_t T = a->x.rows, k = a->idx.cols, D = a->x.cols, I = a->inner, n = T * k;
     int64_t wide = a->shared ? a->shared->w1.w.rows : 0; /* inner width of the shared expert */
-    if (T == 0) return BY_OK;
+    if (T == 0) return a->part.mem ? by_cuda_join(dev, err) : BY_OK;
     if (!c->wgmma || !moe_fits(a)) return by_cuda_moe_plain(dev, a, err);
     const expert_view *table = nullptr;
     BY_TRY(expert_table(c, a, &table, err));
