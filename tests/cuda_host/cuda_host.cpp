@@ -121,7 +121,7 @@ enum { STACK = (96 << 10) + 320 };
 #endif
 static const uint64_t CANARY = 0x5ca1ab1e0ddba11ull;
 
-static struct {
+static struct machine {
     std::vector<fiber *> fibers;
     std::vector<block *> blocks;
     std::vector<fiber *> ready;
@@ -137,6 +137,10 @@ static struct {
     const void *with, *name;
     uint64_t random;
     std::map<const void *, size_t> allowed;
+    ~machine() {
+        for (fiber *f : fibers) delete f;
+        for (block *b : blocks) delete b;
+    }
 } g;
 
 static uint64_t next_random() {
