@@ -29,11 +29,11 @@ def scaled(n, least):
 
 
 def pace():
-    """By how much longer something takes here and now than usual: the machine may be slow, and others may use it. At least 1. Measured
-    with work that takes 20 ms on an idle machine."""
+    """By how much longer something takes here and now than usual: the machine may be slow, and others may use it. From 1 to 10, so that
+    no program makes its own bound meaningless by keeping the machine busy. Measured with work that takes 20 ms on an idle machine."""
     began = time.monotonic()
     sum(i * i for i in range(300000))
-    return max(1.0, (time.monotonic() - began) / 0.02)
+    return min(max(1.0, (time.monotonic() - began) / 0.02), 10.0)
 
 
 def slow():
@@ -43,7 +43,9 @@ def slow():
 
 class Lag(threading.Thread):
     """For how long threads of ours were held up meanwhile although they wanted to go on: `with Lag() as lag: ...; lag.most`. What
-    a stream may stand still is counted on top of that."""
+    a stream may stand still is counted on top of that, which therefore has an upper bound of its own."""
+
+    MOST = 0.25
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -54,7 +56,7 @@ class Lag(threading.Thread):
         while not self.over:
             time.sleep(0.002)
             now = time.monotonic()
-            self.most, last = max(self.most, now - last), now
+            self.most, last = min(max(self.most, now - last), self.MOST), now
 
     def __enter__(self):
         self.start()
