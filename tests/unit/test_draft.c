@@ -70,7 +70,7 @@ static void read_prompts(void) {
 
 static int make_answers(void **state) {
     (void)state;
-    n_prompts = by_test_scaled(100) >= 100 ? PROMPTS : 7;
+    n_prompts = PROMPTS;
     folder = by_source_path("models/tiny");
     by_solo s;
     by_solo_opts o = {.device = {.backend = BY_BACKEND_CPU, .n_threads = 1}, .model = {.numerics = BY_NUMERICS_DEPLOYED}, .draft = true};
