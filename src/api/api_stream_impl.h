@@ -35,6 +35,13 @@ typedef struct by_custom_input {
 
 typedef enum by_item_kind { BY_ITEM_REASONING, BY_ITEM_MESSAGE, BY_ITEM_CALL, BY_ITEM_CUSTOM, BY_ITEM_SEARCH } by_item_kind;
 
+/* Where tokens begin in a text. tail: bytes of a character that is not complete, n_chars: characters in front of them. */
+typedef struct by_api_offset {
+    size_t n_chars;
+    uint32_t n_tail;
+    char tail[4];
+} by_api_offset;
+
 struct by_api_stream {
     const by_api_writer *writer;
     const by_api_converted *request;
@@ -56,7 +63,7 @@ struct by_api_stream {
     by_answer_end end;
     by_api_whole whole;
 
-    size_t text_chars; /* Completions: of the text so far */
+    by_api_offset offset; /* Completions: of the next token in the text */
 
     /* Messages: the open block. */
     by_api_open open;

@@ -28,46 +28,70 @@ static void put_alternatives(by_json_out *o, const by_json *t) {
     by_json_out_object_end(o);
 }
 
-/* Characters that begin in the bytes of a token. */
-static size_t n_begun(const by_json *bytes) {
-    size_t n = 0;
-    for (uint32_t i = 0; i < bytes->n; i++) n += (bytes->v.items[i].v.i & 0xc0) != 0x80;
-    return n;
+/* Passes the bytes of a token, through the decoder that makes the text: what is broken is a character there, too. */
+static void pass(by_api_offset *at, const by_json *bytes) {
+    for (uint32_t i = 0; i < bytes->n; i++) {
+        at->tail[at->n_tail++] = (char)bytes->v.items[i].v.i;
+        while (at->n_tail) {
+            by_utf8_step step = by_utf8_next(at->tail, at->n_tail);
+            if (step.kind == BY_UTF8_CUT) break;
+            at->n_chars++;
+            at->n_tail -= step.n;
+            memmove(at->tail, at->tail + step.n, at->n_tail);
+        }
+    }
 }
 
-/* list: what by_logprob_write wrote, without brackets. offset: of the first token, in characters of the text. A
- * token inside a character stands behind it, as one that began. */
-static void put_logprobs(by_buf *b, by_str list, size_t offset) {
-    by_arena arena;
-    by_arena_init(&arena, BY_MEM_JSON);
+static void parse_list(by_arena *arena, by_str list, by_json *out, bool *failed) {
     by_buf text = {0};
-    by_json tokens = {.type = BY_JSON_NULL};
     by_buf_push_byte(&text, '[');
     by_buf_push_str(&text, list);
     by_buf_push_byte(&text, ']');
+    by_str kept = text.failed ? (by_str){0} : by_arena_dup(arena, by_buf_str(&text)); /* values point into it */
+    by_buf_deinit(&text);
+    *out = (by_json){.type = BY_JSON_NULL};
+    if (!kept.ptr || by_json_parse(out, arena, kept, NULL, NULL) != BY_OK) *failed = true;
+}
+
+/* A token inside a character stands behind it, as one that began. */
+static by_api_offset put_offsets(by_json_out *o, const by_json *tokens, by_api_offset at) {
+    for (uint32_t i = 0; i < tokens->n; i++) {
+        by_json_out_uint(o, at.n_chars + (at.n_tail > 0));
+        pass(&at, by_json_get(&tokens->v.items[i], "bytes"));
+    }
+    return at;
+}
+
+/* lists: what by_logprob_write wrote, without brackets, of the echo and of the answer (each may be empty). *at: where the answer's
+ * list begins in the text; then where it ends. The echo's begins at 0. */
+static void put_logprobs(by_buf *b, const by_str lists[2], by_api_offset *at) {
+    static const char *const keys[] = {"text_offset", "token_logprobs", "tokens", "top_logprobs"};
+    by_arena arena;
+    by_arena_init(&arena, BY_MEM_JSON);
+    by_json tokens[2];
+    bool failed = false;
+    for (int i = 0; i < 2; i++) parse_list(&arena, lists[i], &tokens[i], &failed);
     by_json_out o = by_json_out_init(b, BY_JSON_COMPACT);
-    if (text.failed || by_json_parse(&tokens, &arena, by_buf_str(&text), NULL, NULL) != BY_OK) {
-        b->failed = true;
-    } else {
-        static const char *const keys[] = {"text_offset", "token_logprobs", "tokens", "top_logprobs"};
-        by_json_out_object_begin(&o);
-        for (int k = 0; k < 4; k++) {
-            size_t at = offset;
-            by_json_out_key(&o, keys[k]);
-            by_json_out_array_begin(&o);
-            for (uint32_t i = 0; i < tokens.n; i++) {
-                const by_json *t = &tokens.v.items[i];
-                if (k == 0) by_json_out_uint(&o, at);
-                else if (k == 1) by_json_out_value(&o, by_json_get(t, "logprob"));
+    by_json_out_object_begin(&o);
+    for (int k = 0; k < 4 && !failed; k++) {
+        by_json_out_key(&o, keys[k]);
+        by_json_out_array_begin(&o);
+        if (k == 0) {
+            put_offsets(&o, &tokens[0], (by_api_offset){0});
+            *at = put_offsets(&o, &tokens[1], *at);
+        }
+        for (int j = 0; j < 2 && k > 0; j++) {
+            for (uint32_t i = 0; i < tokens[j].n; i++) {
+                const by_json *t = &tokens[j].v.items[i];
+                if (k == 1) by_json_out_value(&o, by_json_get(t, "logprob"));
                 else if (k == 2) by_json_out_value(&o, by_json_get(t, "token"));
                 else put_alternatives(&o, t);
-                at += n_begun(by_json_get(t, "bytes"));
             }
-            by_json_out_array_end(&o);
         }
-        by_json_out_object_end(&o);
+        by_json_out_array_end(&o);
     }
-    by_buf_deinit(&text);
+    by_json_out_object_end(&o);
+    if (failed) b->failed = true;
     by_arena_deinit(&arena);
 }
 
@@ -90,13 +114,14 @@ static void put_front(by_buf *b, const by_api_stream *s) {
     BY_API_LITERAL(b, ",\"choices\":[");
 }
 
-static void put_choice(by_buf *b, const by_api_stream *s, by_str text, by_str logprobs, size_t offset, bool ended) {
+/* logprobs, at: see put_logprobs. */
+static void put_choice(by_buf *b, const by_api_stream *s, by_str text, const by_str logprobs[2], by_api_offset *at, bool ended) {
     BY_API_LITERAL(b, "{\"index\":");
     by_json_write_uint(b, s->choice);
     BY_API_LITERAL(b, ",\"text\":");
     by_json_write_string(b, text);
     BY_API_LITERAL(b, ",\"logprobs\":");
-    if (logprobs.len) put_logprobs(b, logprobs, offset);
+    if (logprobs && logprobs[0].len + logprobs[1].len) put_logprobs(b, logprobs, at);
     else BY_API_LITERAL(b, "null");
     BY_API_LITERAL(b, ",\"finish_reason\":");
     if (ended) {
@@ -131,21 +156,22 @@ static void begin(by_api_stream *s) {
     put_front(&s->out, s);
     s->head_len = s->out.len;
     if (!s->request->echo_prompt || s->request->prompt.len == 0) return;
-    put_choice(&s->out, s, s->request->prompt, s->request->prompt_logprobs, 0, false);
-    s->text_chars = by_utf8_count(s->request->prompt);
+    const by_str logprobs[2] = {s->request->prompt_logprobs, BY_STR("")};
+    put_choice(&s->out, s, s->request->prompt, logprobs, &s->offset, false);
+    s->offset.n_chars = by_utf8_count(s->request->prompt);
     end_chunk(s, NULL);
 }
 
 static void delta(by_api_stream *s, const by_answer_delta *d) {
     if (!s->on_event || d->d.kind != BY_DELTA_CONTENT) return;
-    put_choice(&s->out, s, d->d.text, d->has_logprobs ? d->logprobs : BY_STR(""), s->text_chars, false);
-    s->text_chars += by_utf8_count(d->d.text);
+    const by_str logprobs[2] = {BY_STR(""), d->has_logprobs ? d->logprobs : BY_STR("")};
+    put_choice(&s->out, s, d->d.text, logprobs, &s->offset, false);
     end_chunk(s, NULL);
 }
 
 static void end(by_api_stream *s) {
     if (!s->on_event) return;
-    put_choice(&s->out, s, BY_STR(""), BY_STR(""), 0, true);
+    put_choice(&s->out, s, BY_STR(""), NULL, NULL, true);
     end_chunk(s, s->usage_place == BY_API_USAGE_LAST ? &s->end.usage : NULL);
     if (s->usage_place == BY_API_USAGE_LAST || !s->request->include_usage) return;
     end_chunk(s, &s->end.usage);
@@ -153,27 +179,20 @@ static void end(by_api_stream *s) {
 
 /* The answer, behind the prompt where that is echoed. */
 static void put_whole_choice(by_buf *out, by_api_stream *s) {
-    by_str prompt = BY_STR(""), logprobs = by_buf_str(&s->whole.content_logprobs);
-    by_buf both = {0};
+    by_str prompt = BY_STR(""), logprobs[2] = {BY_STR(""), by_buf_str(&s->whole.content_logprobs)};
     by_buf_clear(&s->scratch);
-    if (s->request->echo_prompt) {
-        prompt = s->request->prompt;
-        by_buf_push_str(&both, s->request->prompt_logprobs);
-        if (both.len && logprobs.len) by_buf_push_byte(&both, ',');
-    }
-    size_t offset = both.len ? 0 : by_utf8_count(prompt);
-    by_buf_push_str(&both, logprobs);
+    if (s->request->echo_prompt) prompt = s->request->prompt, logprobs[0] = s->request->prompt_logprobs;
+    by_api_offset at = {.n_chars = by_utf8_count(prompt)};
     by_buf_push_str(&s->scratch, prompt);
     by_buf_push_str(&s->scratch, by_buf_str(&s->whole.content));
-    put_choice(out, s, by_buf_str(&s->scratch), by_buf_str(&both), offset, s->ended);
+    put_choice(out, s, by_buf_str(&s->scratch), logprobs, &at, s->ended);
     if (s->request->prompt_scores.len && !out->failed) {
         out->len--; /* the choice goes on */
         BY_API_LITERAL(out, ",\"prompt_logprobs\":");
         by_buf_push_str(out, s->request->prompt_scores);
         by_buf_push_byte(out, '}');
     }
-    if (s->scratch.failed || both.failed) out->failed = true;
-    by_buf_deinit(&both);
+    if (s->scratch.failed) out->failed = true;
 }
 
 static void write_whole(by_api_stream *const *streams, size_t n, by_buf *out) {

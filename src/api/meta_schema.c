@@ -126,7 +126,7 @@ static const struct {
 typedef struct {
     by_convert *cv;
     int draft;
-    const by_json *root;
+    const by_json *root, *at; /* at: the schema looked at */
     by_buf why;
     /* schemas that were visited in the second step, and those to visit */
     const by_json **seen;
@@ -219,10 +219,17 @@ static bool is_type_word(const by_json *v) {
     return false;
 }
 
+static by_status unknown_type(checker *k, by_str key, const by_json *v) {
+    enum { SHOWN_BYTES = 32 };
+    by_status status = fault(k, key, ": unknown type");
+    if (v->type == BY_JSON_STRING && v->v.s.len <= SHOWN_BYTES) by_buf_printf(&k->why, " '%.*s'", BY_STR_ARG(v->v.s));
+    return status;
+}
+
 static by_status check_type(checker *k, by_str key, const by_json *v) {
-    if (v->type != BY_JSON_ARRAY) return is_type_word(v) ? BY_OK : fault(k, key, ": unknown type");
+    if (v->type != BY_JSON_ARRAY) return is_type_word(v) ? BY_OK : unknown_type(k, key, v);
     for (uint32_t i = 0; i < v->n; i++)
-        if (!is_type_word(&v->v.items[i])) return fault(k, key, ": unknown type");
+        if (!is_type_word(&v->v.items[i])) return unknown_type(k, key, &v->v.items[i]);
     return check_names(k, key, v, 1);
 }
 
@@ -297,12 +304,14 @@ static by_status check_keyword(checker *k, by_str key, kind want_kind, const by_
 }
 
 static by_status check_meta(checker *k, const by_json *v) {
+    k->at = v;
     if (v->type == BY_JSON_BOOL && k->draft != D4) return BY_OK;
     if (v->type != BY_JSON_OBJECT) return fault(k, by_str_of(NULL, 0), "expected an object or a boolean");
     for (uint32_t i = 0; i < v->n; i++) {
         const by_json_member *m = &v->v.members[i];
         const keyword *w = find_keyword(k, m->key);
         if (w) BY_TRY(check_keyword(k, m->key, w->kind, &m->value));
+        k->at = v;
     }
     if (k->draft != D4) return BY_OK;
     if (by_json_get(v, "exclusiveMaximum") && !by_json_get(v, "maximum")) return fault(k, BY_STR("maximum"), ": missing");
@@ -510,6 +519,7 @@ static by_status build(checker *k) {
     BY_TRY(visit_later(k, k->root));
     while (k->n_todo) {
         const by_json *v = k->todo[--k->n_todo];
+        k->at = v;
         if (v->type != BY_JSON_OBJECT) continue;
         const by_json *ref = by_json_get(v, "$ref");
         if (ref && (k->draft & TO_7)) { /* siblings of a reference do not count there */
@@ -536,15 +546,41 @@ static by_status choose_draft(checker *k, const by_json *schema) {
     return k->draft ? BY_OK : fault(k, BY_STR("$schema"), ": unknown dialect");
 }
 
+/* Appends the place of `want` in v, as a JSON pointer that is not escaped: it is for people. False: not in there. */
+static bool push_place(by_buf *b, const by_json *v, const by_json *want) {
+    size_t len = b->len;
+    if (v == want) return true;
+    for (uint32_t i = 0; v->type >= BY_JSON_ARRAY && i < v->n; i++) {
+        bool list = v->type == BY_JSON_ARRAY;
+        b->len = len;
+        by_buf_push_byte(b, '/');
+        if (list) by_buf_printf(b, "%u", i);
+        else by_buf_push_str(b, v->v.members[i].key);
+        if (push_place(b, list ? &v->v.items[i] : &v->v.members[i].value, want)) return true;
+    }
+    b->len = len;
+    return false;
+}
+
+static by_status say_why(const checker *k, by_str *why) {
+    enum { PLACE_BYTES = 200 }; /* a longer one tells people nothing */
+    by_buf b = {0};
+    if (k->at) push_place(&b, k->root, k->at);
+    if (b.len > PLACE_BYTES) by_buf_clear(&b);
+    if (b.len) by_buf_push_z(&b, ": ");
+    by_buf_push_str(&b, by_buf_str(&k->why));
+    *why = by_arena_dup(k->cv->arena, by_buf_str(&b));
+    bool failed = b.failed || k->why.failed || !why->ptr;
+    by_buf_deinit(&b);
+    return failed ? by_no_memory(k->cv) : BY_EINVAL;
+}
+
 by_status by_check_schema(by_convert *cv, const by_json *schema, by_str *why) {
     checker k = {.cv = cv, .root = schema};
     by_status status = choose_draft(&k, schema);
     if (status == BY_OK) status = check_meta(&k, schema);
     if (status == BY_OK) status = build(&k);
-    if (status == BY_EINVAL) {
-        *why = by_arena_dup(cv->arena, by_buf_str(&k.why));
-        if (k.why.failed || !why->ptr) status = by_no_memory(cv);
-    }
+    if (status == BY_EINVAL) status = say_why(&k, why);
     by_buf_deinit(&k.why);
     return status;
 }

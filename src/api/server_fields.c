@@ -163,6 +163,8 @@ static by_status set_best_of(by_convert *cv, const by_json *v) {
     inf->best_of = inf->n;
     if (!by_given(v)) return BY_OK;
     if (v->v.i < inf->n || v->v.i > CHOICES_MAX) return refuse_range(cv, "best_of", "[n, 128]");
+    if (v->v.i > inf->n && cv->out->stream && cv->out->api == BY_API_COMPLETIONS)
+        return BY_REFUSE(cv, BY_STR("best_of: must be n with stream, as all have to end before the best ones are known"));
     inf->best_of = (uint32_t)v->v.i;
     return BY_OK;
 }

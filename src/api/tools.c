@@ -134,7 +134,8 @@ static by_status keep_named(by_convert *cv, by_str name) {
         c->n_tools = 1;
         return BY_OK;
     }
-    return BY_REFUSE(cv, BY_STR("Invalid value for 'tool_call': no function named '"), name,
+    return BY_REFUSE(cv, cv->server ? BY_STR("Invalid value for 'tool_choice': no function named '")
+                                    : BY_STR("Invalid value for 'tool_call': no function named '"), name,
                      BY_STR("' was specified in the 'tools' parameter."));
 }
 
@@ -148,6 +149,8 @@ by_status by_apply_choice(by_convert *cv, by_choice choice) {
         return BY_OK;
     }
     if (c->n_tools == 0) {
+        bool demanded = choice.word == BY_CHOICE_REQUIRED || choice.name.ptr || cv->force_call;
+        if (cv->server && demanded) return BY_REFUSE(cv, BY_STR("tool_choice: needs tools"));
         c->choice = BY_CHOICE_AUTO;
         return BY_OK;
     }

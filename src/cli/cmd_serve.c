@@ -109,6 +109,15 @@ typedef struct {
     bool honour, each_token, null_backend;
 } serve_flags;
 
+/* No port, or one as a browser writes it: a number that the scheme does not imply. */
+static bool is_port_sent(const char *origin, const char *host) {
+    const char *port = strrchr(host, ':');
+    if (!port || strchr(port, ']')) return true;
+    size_t n = strlen(++port);
+    if (strcmp(port, strncmp(origin, "https:", 6) == 0 ? "443" : "80") == 0) return false;
+    return n > 0 && n <= 5 && port[0] != '0' && strspn(port, "0123456789") == n;
+}
+
 /* What a browser sends as Origin: scheme://host[:port] and nothing behind it; anything else would never be equal to one. */
 static by_status check_origins(const by_flag_list *origins, by_err *err) {
     for (int i = 0; i < origins->n; i++) {
@@ -116,6 +125,11 @@ static by_status check_origins(const by_flag_list *origins, by_err *err) {
         if (strcmp(o, "*") == 0 || strcmp(o, "null") == 0) continue;
         if (!host || host == o || !host[3] || strpbrk(host + 3, "/?#@ ,"))
             return BY_FAIL(err, BY_EINVAL, "--cors-origin: '%s' is neither an origin (scheme://host or scheme://host:port) nor *", o);
+        for (const char *c = o; *c; c++)
+            if ((*c >= 'A' && *c <= 'Z') || *c & 0x80)
+                return BY_FAIL(err, BY_EINVAL, "--cors-origin: '%s' has other than small letters, which no browser sends", o);
+        if (!is_port_sent(o, host + 3))
+            return BY_FAIL(err, BY_EINVAL, "--cors-origin: '%s' has a port that no browser sends: leave out that of the scheme", o);
     }
     return BY_OK;
 }

@@ -91,7 +91,7 @@ typedef struct by_gr_xnode {
     bool prod, reached;
     const by_json *json;
     uint32_t base;  /* resource that references are relative to */
-    uint32_t scope; /* the resources through which it was reached, see by_gr_schema_enter */
+    uint32_t scope; /* what its dynamic references lead to, see by_gr_schema_enter */
     by_gr_expr *list;
     uint32_t n;
     by_gr_norm *norm;
@@ -129,7 +129,8 @@ struct by_gr_schema {
     } * bases; /* places with an $id of their own */
     uint32_t n_bases, cap_bases;
     struct {
-        uint32_t outer, base; /* 0 is the empty scope, i is entry i - 1 */
+        uint32_t outer, anchor, n; /* 0 is the empty scope, i is entry i - 1; one more anchor than outer, n with it */
+        uint64_t key;              /* of the anchors in any order */
     } * scopes;
     uint32_t n_scopes, cap_scopes;
     bool dynamic; /* what a $dynamicRef means may depend on the scope */

@@ -111,37 +111,48 @@ static bool visit_schema(by_gr *g, item *it, bool draft4) {
            add_anchor(g, it->node, by_json_get(it->node, "$dynamicAnchor"), it->base, true);
 }
 
-static bool has_dynamic(const by_gr_schema *s, uint32_t base) {
-    for (uint32_t i = 0; i < s->n_anchors; i++)
-        if (s->anchors[i].dynamic && s->anchors[i].base == base) return true;
-    return false;
+/* The dynamic anchor that a name is bound to in a scope; NULL when there is none. */
+static const by_gr_anchor *bound(const by_gr_schema *s, uint32_t scope, by_str name) {
+    for (uint32_t i = scope; i; i = s->scopes[i - 1].outer)
+        if (by_str_eq(s->anchors[s->scopes[i - 1].anchor].name, name)) return &s->anchors[s->scopes[i - 1].anchor];
+    return NULL;
 }
 
-uint32_t by_gr_schema_enter(by_gr *g, uint32_t scope, uint32_t base) {
+/* Has `scope` just the anchors of `other`, and one more? In any order. */
+static bool is_extended(const by_gr_schema *s, uint32_t scope, uint32_t other, uint32_t anchor) {
+    if (s->scopes[scope - 1].n != (other ? s->scopes[other - 1].n : 0) + 1) return false;
+    if (bound(s, scope, s->anchors[anchor].name) != &s->anchors[anchor]) return false;
+    for (uint32_t i = other; i; i = s->scopes[i - 1].outer) {
+        const by_gr_anchor *a = &s->anchors[s->scopes[i - 1].anchor];
+        if (bound(s, scope, a->name) != a) return false;
+    }
+    return true;
+}
+
+static uint32_t bind(by_gr *g, uint32_t scope, uint32_t anchor) {
     by_gr_schema *s = g->schema;
-    if (!s->dynamic || !has_dynamic(s, base)) return scope;
-    for (uint32_t i = scope; i; i = s->scopes[i - 1].outer) /* only the outermost time counts */
-        if (s->scopes[i - 1].base == base) return scope;
+    uint64_t mixed = (anchor + 1) * 0x9e3779b97f4a7c15u, key = (mixed ^ mixed >> 29) * 0xbf58476d1ce4e5b9u;
+    uint32_t n = 1;
+    if (scope) key += s->scopes[scope - 1].key, n += s->scopes[scope - 1].n;
     for (uint32_t i = 0; i < s->n_scopes; i++)
-        if (s->scopes[i].outer == scope && s->scopes[i].base == base) return i + 1;
+        if (s->scopes[i].key == key && is_extended(s, i + 1, scope, anchor)) return i + 1;
     if (!by_gr_grow(g, &s->scopes, s->n_scopes, &s->cap_scopes, sizeof *s->scopes)) return scope;
     s->scopes[s->n_scopes].outer = scope;
-    s->scopes[s->n_scopes].base = base;
+    s->scopes[s->n_scopes].anchor = anchor;
+    s->scopes[s->n_scopes].n = n;
+    s->scopes[s->n_scopes].key = key;
     return ++s->n_scopes;
 }
 
-/* The place of a dynamic anchor in the outermost resource of a scope that has it; NULL when none has. */
-static const by_json *dynamic_target(by_gr *g, uint32_t scope, by_str name, uint32_t *base) {
-    const by_gr_schema *s = g->schema;
-    const by_json *found = NULL;
-    for (uint32_t i = scope; i; i = s->scopes[i - 1].outer)
-        for (uint32_t k = 0; k < s->n_anchors; k++)
-            if (s->anchors[k].dynamic && s->anchors[k].base == s->scopes[i - 1].base &&
-                by_str_eq(s->anchors[k].name, name)) {
-                found = s->anchors[k].json;
-                *base = by_gr_schema_base(g, found, s->anchors[k].base);
-            }
-    return found;
+/* Only the outermost resource that has an anchor's name counts for it: the ways that lead to the same ones are one scope. */
+uint32_t by_gr_schema_enter(by_gr *g, uint32_t scope, uint32_t base) {
+    by_gr_schema *s = g->schema;
+    for (uint32_t k = 0; s->dynamic && k < s->n_anchors; k++) {
+        if (!s->anchors[k].dynamic || s->anchors[k].base != base || bound(s, scope, s->anchors[k].name)) continue;
+        if (!by_gr_check(g)) return scope;
+        scope = bind(g, scope, k);
+    }
+    return scope;
 }
 
 static bool is_dynamic(const by_gr_schema *s, const by_json *node, by_str name) {
@@ -273,8 +284,8 @@ const by_json *by_gr_schema_resolve(by_gr *g, by_gr_expr at, by_str ref, bool dy
     else
         v = anchor(g, unescape(g, frag), &b, dynamic);
     if (v && dynamic && s->dynamic && is_dynamic(s, v, frag)) {
-        const by_json *outer = dynamic_target(g, by_gr_schema_enter(g, s->x[at].scope, b), frag, &b);
-        if (outer) v = outer;
+        const by_gr_anchor *outer = bound(s, by_gr_schema_enter(g, s->x[at].scope, b), frag);
+        if (outer) v = outer->json, b = by_gr_schema_base(g, v, outer->base);
     }
     if (!v || (v->type != BY_JSON_OBJECT && v->type != BY_JSON_BOOL))
         return by_gr_x_error(g, at, BY_EINVAL, kw, "reference to nothing"), NULL;

@@ -260,8 +260,14 @@ static void find_route(by_exchange *ex) {
 
 /* Is the body as it stands? A compressed one could grow to any size; nobody needs it here. */
 static bool is_plain(const by_exchange *ex) {
-    const by_str *coding = by_http_header_get(ex->head, "content-encoding");
-    return !coding || coding->len == 0 || (coding->len == 8 && strncasecmp(coding->ptr, "identity", 8) == 0);
+    const by_http_head *head = ex->head;
+    bool has_body = head->chunked || (head->has_length && head->length > 0);
+    for (uint32_t i = 0; has_body && i < head->n_headers; i++) {
+        by_str coding = head->headers[i].value;
+        if (!by_str_eqz(head->headers[i].name, "content-encoding") || coding.len == 0) continue;
+        if (coding.len != 8 || strncasecmp(coding.ptr, "identity", 8) != 0) return false;
+    }
+    return true;
 }
 
 void by_route_begin(by_exchange *ex) {

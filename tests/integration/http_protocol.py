@@ -118,6 +118,12 @@ def a_compressed_body_is_refused():
     equal((status, headers["accept-encoding"]), (415, "identity"))
     assert "Content-Encoding" in json.loads(answer)["error"]["message"]
     equal(server.call("POST", "/detokenize", body, {"Content-Encoding": "Identity", "Content-Type": "application/json"})[0], 200)
+    equal(server.call("GET", "/v1/models", headers={"Content-Encoding": "gzip"})[0], 200, "there is no body")
+    equal(server.call("POST", "/detokenize", b"", {"Content-Encoding": "gzip"})[0], 400, "nor here")
+    head = b"POST /detokenize HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    for size in (b"Content-Length: 16\r\n\r\n" + body, b"Transfer-Encoding: chunked\r\n\r\n10\r\n" + body + b"\r\n0\r\n\r\n"):
+        for second, want in (b"identity", 200), (b"gzip", 415):
+            equal(parse_one(server.raw(head + b"Content-Encoding: identity\r\nContent-Encoding: " + second + b"\r\n" + size))[0], want, second)
 
 
 BAD = [
@@ -394,7 +400,9 @@ def usage_errors():
     from http_support import PROGRAM
     for flags in (["--port", "70000"], ["--prot", "1"], ["--host", "no.such.host.invalid", "--port", "0"], ["--max-body", "1T"],
                   ["--api-key-file", "/dev/null"], ["-m", "/nowhere", "--port", "0"], ["--api-key", ""], ["--cors-origin", "page.example", "--port", "0"],
-                  ["--cors-origin", "https://page.example/", "--port", "0"]):
+                  *(["--cors-origin", o, "--port", "0"] for o in ("https://page.example/", "https://Page.example", "HTTPS://page.example",
+                                                                  "https://page.example:443", "http://page.example:80", "http://[::1]:80",
+                                                                  "http://page.example:", "http://page.example:0", "http://page.example:080"))):
         p = subprocess.run([PROGRAM, "serve", *flags], capture_output=True, timeout=DEADLINE)
         equal((p.returncode in (1, 2), len(p.stderr) > 0), (True, True), (flags, p.returncode, p.stderr))
 

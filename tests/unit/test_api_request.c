@@ -128,6 +128,67 @@ static void ranges_in_messages(void **state) {
     bad(BY_API_CHAT, BY_API_PARITY, picture, ".messages[0]");
 }
 
+/* Who demands a call has to offer something to call. */
+static void a_demanded_call_needs_tools(void **state) {
+    (void)state;
+    static const struct {
+        by_api_kind api;
+        const char *front, *choices[2];
+    } rows[] = {
+        {BY_API_CHAT, USER, {"\"required\"", "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"}},
+        {BY_API_RESPONSES, "\"input\":\"a\"", {"\"required\"", "{\"type\":\"function\",\"name\":\"f\"}"}},
+        {BY_API_MESSAGES, USER ",\"max_tokens\":9", {"{\"type\":\"any\"}", "{\"type\":\"tool\",\"name\":\"f\"}"}},
+    };
+    for (uint32_t i = 0; i < 12; i++) {
+        by_buf b = {0};
+        by_buf_printf(&b, "%s%s,\"tool_choice\":", rows[i / 4].front, i & 1 ? ",\"tools\":[]" : "");
+        size_t n = b.len;
+        by_buf_push_z(&b, rows[i / 4].choices[i / 2 % 2]);
+        bad(rows[i / 4].api, BY_API_SERVER, by_buf_z(&b), "tool_choice: needs tools");
+        good(rows[i / 4].api, BY_API_PARITY, by_buf_z(&b));
+        b.len = n;
+        by_buf_push_z(&b, rows[i / 4].api == BY_API_MESSAGES ? "{\"type\":\"auto\"}" : "\"auto\"");
+        good(rows[i / 4].api, BY_API_SERVER, by_buf_z(&b));
+        by_buf_deinit(&b);
+    }
+}
+
+/* The prompt can't begin a call in front of the reasoning; in the server profile the grammar asks for one behind it. */
+static void a_demanded_call_with_thinking(void **state) {
+    (void)state;
+#define F "\"thinking\":{\"type\":\"enabled\"},\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"tool_choice\":"
+    chat(SERVER, F "\"required\"");
+    assert_true(req.inference.grammar.forced);
+    chat(SERVER, F "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}");
+    assert_true(req.inference.grammar.forced);
+    chat_bad(PARITY, F "\"required\"", "Thinking mode does not support this tool_choice");
+    chat_bad(SERVER, F "{\"type\":\"function\",\"function\":{\"name\":\"g\"}}", "Invalid value for 'tool_choice': no function named 'g'");
+    chat_bad(PARITY, F "{\"type\":\"function\",\"function\":{\"name\":\"g\"}}", "'tool_call': no function named 'g'");
+#undef F
+}
+
+/* [OpenAI] Only who sees all of them can tell the most likely ones. */
+static void best_of_is_not_streamed(void **state) {
+    (void)state;
+    bad(BY_API_COMPLETIONS, BY_API_SERVER, "\"prompt\":\"a\",\"best_of\":2,\"stream\":true", "best_of: must be n with stream");
+    bad(BY_API_COMPLETIONS, BY_API_SERVER, "\"prompt\":\"a\",\"best_of\":3,\"n\":2,\"stream\":true", "best_of: must be n with stream");
+    good(BY_API_COMPLETIONS, BY_API_SERVER, "\"prompt\":\"a\",\"best_of\":2,\"n\":2,\"stream\":true");
+    good(BY_API_COMPLETIONS, BY_API_SERVER, "\"prompt\":\"a\",\"best_of\":2,\"stream\":false");
+}
+
+static void faults_of_schemas_name_place_and_value(void **state) {
+    (void)state;
+#define F(type) "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":" \
+                "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":" type "}}}}}]"
+    chat_bad(SERVER, F("\"int\""), "Invalid schema for function 'f': /properties/a: type: unknown type 'int'");
+    chat_bad(SERVER, F("[\"string\",\"int\"]"), "type: unknown type 'int'");
+    chat_bad(SERVER, F("7"), "type: unknown type");
+#undef F
+    chat_bad(SERVER, "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"s\",\"schema\":"
+                     "{\"type\":\"object\",\"properties\":{\"a\":{\"anyOf\":[true,{\"$ref\":\"http://x/y\"}]}}}}}",
+             "Invalid json schema: /properties/a/anyOf/1: http://x/y: no such reference");
+}
+
 /* The field is in the original's Chat shape, where it changes nothing. */
 static void one_call_at_most(void **state) {
     (void)state;
@@ -654,7 +715,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(kinds_of_response_format),
         TEST(n_choices), TEST(ranges_in_messages),
-        TEST(one_call_at_most),
+        TEST(one_call_at_most), TEST(a_demanded_call_needs_tools), TEST(a_demanded_call_with_thinking),
+        TEST(best_of_is_not_streamed), TEST(faults_of_schemas_name_place_and_value),
         TEST(metadata_comes_back),
         TEST(penalties),
         TEST(logit_bias),

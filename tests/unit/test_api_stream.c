@@ -194,6 +194,47 @@ static void completions_have_lists_of_log_probabilities(void **state) {
     by_tok_destroy(tok);
 }
 
+/* Bytes that are no characters are shown as some: whole and stream count those of the text, each token where it stands. */
+static void offsets_count_what_is_shown(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes[7], *offsets;
+    } rows[] = {
+        {{"\xa5", "\xa5", "\xa5", "\xa5"}, "0,1,2,3"},
+        {{"\xe6", "\x97", "\xa5", "\x97", "\xe6", "x"}, "0,1,1,1,2,3"},
+        {{"\xe6", "\xe6", "x", "\xc3", "\xa9", "y", "\xe6"}, "0,1,2,3,4,4,5"},
+        {{"\xf0", "\x9f", "x", "\xff", "y"}, "0,1,1,2,3"},
+    };
+    by_tok *tok = NULL;
+    assert_int_equal(by_tok_open(&tok, by_source_path("models/tiny/tokenizer.json"), NULL, NULL), BY_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        by_api_converted r = {.api = BY_API_COMPLETIONS, .model = BY_STR("m")};
+        by_api_stream *s = open_stream(&r, (by_api_stream_opts){.keep_whole = true, .answer = {.tok = tok, .server = true}});
+        by_logprob lp = {-0.5f, NULL, 0};
+        for (int k = 0; k < 7 && rows[i].bytes[k]; k++) {
+            int32_t id = by_tok_find_bytes(tok, by_str_z(rows[i].bytes[k]));
+            assert_true(id >= 0);
+            assert_int_equal(by_api_stream_tokens(s, &id, 1, &lp, 1, NULL), BY_OK);
+        }
+        finish(s);
+        by_buf b = {0}, want = {0}, streamed = {0};
+        assert_int_equal(by_api_stream_write_whole(s, &b, NULL), BY_OK);
+        by_buf_printf(&want, "\"text_offset\":[%s],", rows[i].offsets);
+        if (!strstr(by_buf_z(&b), by_buf_z(&want))) fail_msg("%s has no %s", by_buf_z(&b), by_buf_z(&want));
+        static const char field[] = "\"text_offset\":[";
+        for (const char *at = by_buf_z(&events); (at = strstr(at, field)) != NULL;) {
+            at += sizeof field - 1;
+            by_buf_printf(&streamed, "%s%.*s", streamed.len ? "," : "", (int)strcspn(at, "]"), at);
+        }
+        assert_string_equal(by_buf_z(&streamed), rows[i].offsets);
+        by_buf_deinit(&b);
+        by_buf_deinit(&want);
+        by_buf_deinit(&streamed);
+        by_api_stream_destroy(s);
+    }
+    by_tok_destroy(tok);
+}
+
 /* ---- server-sent events ---- */
 
 static void server_sent_events(void **state) {
@@ -352,6 +393,7 @@ int main(void) {
         cmocka_unit_test(choices_are_joined),
         cmocka_unit_test(completions_pass_text_on_as_it_is),
         cmocka_unit_test(completions_have_lists_of_log_probabilities),
+        cmocka_unit_test(offsets_count_what_is_shown),
         cmocka_unit_test(server_sent_events),
         cmocka_unit_test(events_are_single_lines),
         cmocka_unit_test(custom_input_is_decoded_while_it_streams),

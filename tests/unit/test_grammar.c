@@ -202,6 +202,25 @@ static void dynamic_references_follow_the_way_there(void **state) {
            LIST("{\"k\":\"n\",\"l\":[\"x\"]}", "{\"k\":\"s\",\"l\":[1]}"));
 }
 
+/* The ways through resources that refer to each other are many; what their references mean is one of ten things. */
+static void dynamic_references_of_many_resources(void **state) {
+    (void)state;
+    enum { N = 10 };
+    by_buf b = {0};
+    by_buf_push_z(&b, "{\"$id\":\"http://a.b/main\",\"$ref\":\"r0\",\"$defs\":{");
+    for (int i = 0; i < N; i++) {
+        by_buf_printf(&b, "%s\"r%d\":{\"$id\":\"r%d\",\"$dynamicAnchor\":\"t\",\"type\":\"object\",\"additionalProperties\":false,"
+                      "\"properties\":{\"x\":{\"$dynamicRef\":\"#t\"},\"o%d\":{}", i ? "," : "", i, i, i);
+        for (int k = 0; k < N; k++)
+            if (k != i) by_buf_printf(&b, ",\"p%d\":{\"$ref\":\"r%d\"}", k, k);
+        by_buf_push_z(&b, "}}");
+    }
+    by_buf_push_z(&b, "}}");
+    SCHEMA(by_buf_z(&b), LIST("{\"p1\":{\"p2\":{\"x\":{\"o0\":1}}}}"),
+           LIST("{\"p1\":{\"p2\":{\"x\":{\"o2\":1}}}}", "{\"p1\":{\"x\":{\"o1\":1}}}"));
+    by_buf_deinit(&b);
+}
+
 static void multiples_of_large_and_small_numbers(void **state) {
     (void)state;
     SCHEMA("{\"type\":\"integer\",\"multipleOf\":0.123456789}", LIST("0", "-123456789", "246913578"),
@@ -807,7 +826,7 @@ int main(void) {
         cmocka_unit_test(schemas_that_say_nothing_are_whole),
         cmocka_unit_test(conditions_on_members_add_up),
         cmocka_unit_test(keys_of_conditions_stand_anywhere),
-        cmocka_unit_test(dynamic_references_follow_the_way_there),
+        cmocka_unit_test(dynamic_references_follow_the_way_there), cmocka_unit_test(dynamic_references_of_many_resources),
         cmocka_unit_test(multiples_of_large_and_small_numbers),
         cmocka_unit_test(formats_beyond_the_vectors),
         cmocka_unit_test(a_schema_without_values_has_an_empty_mask),

@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "json/json_write.h"
 #include "service/service.h"
 #include "support/golden.h"
@@ -311,10 +312,14 @@ static void an_echoed_prompt_is_scored(void **state) {
     assert_string_equal(text_of(by_json_get(by_json_at(by_json_get(a.whole, "choices"), 0), "finish_reason")), "\"length\"");
     int64_t at = 0;
     uint32_t n_compared = 0;
+    by_buf so_far = {0}, shown = {0};
     for (uint32_t i = 0; i < 5; i++) {
         assert_int_equal(offsets->v.items[i].v.i, at);
         by_str bytes = by_tok_bytes(by_service_tok(service), ids[i]);
-        for (size_t k = 0; k < bytes.len; k++) at += (bytes.ptr[k] & 0xc0) != 0x80; /* characters */
+        by_buf_push_str(&so_far, bytes);
+        by_buf_clear(&shown);
+        by_utf8_push_lossy(&shown, by_buf_str(&so_far));
+        at = (int64_t)by_utf8_count(by_buf_str(&shown));
         if (i == 0) continue;
         const by_json *mine = &tops->v.items[i], *own = NULL;
         for (uint32_t k = 0; k < mine->n; k++)
@@ -335,6 +340,8 @@ static void an_echoed_prompt_is_scored(void **state) {
             assert_true(fabs(d) < 1e-3);
         }
     }
+    by_buf_deinit(&so_far);
+    by_buf_deinit(&shown);
     assert_true(n_compared > 1);
 }
 
