@@ -72,23 +72,33 @@ static const struct {
     {"base64", "(?:" B64 "{4})*(?:" B64 "{2}==|" B64 "{3}=)?"},
 };
 
-/* Regular expressions as in ECMA-262 with the u flag; a lone ] or } may stand for itself, as most engines have it. Whether
- * ranges and counts are in order, and a back-reference has its group, is not looked at: back-references are not offered. */
-static const char regex_syntax[] =
-    "root ::= branch (\"|\" branch)*\n"
-    "branch ::= piece*\n"
-    "piece ::= [$^] | \"\\\\\" [bB] | \"(?\" \"<\"? [=!] root \")\" | atom (([*+?] | \"{\" [0-9]+ (\",\" [0-9]*)? \"}\") \"?\"?)?\n"
-    "atom ::= [^$^\\\\.*+?()[{|] | \".\" | \"\\\\\" escape | \"\\\\k<\" name \">\" | set"
-    " | \"(\" (\"?:\" | \"?<\" name \">\")? root \")\"\n"
-    "name ::= [A-Za-z_$] [A-Za-z0-9_$]*\n"
-    "escape ::= [dDsSwWtnvfr0] | \"c\" [A-Za-z] | \"x\" hex hex | \"u\" hex hex hex hex | \"u{\" \"0\"* (hex | \"10\" hex{4}"
-    " | hex{2,5}) \"}\" | [pP] \"{\" [A-Za-z_]+ (\"=\" [A-Za-z0-9_]+)? \"}\" | [$^\\\\.*+?()[{}|/] | \"]\"\n"
-    "set ::= \"[\" \"^\"? ([^\\]\\\\] | \"\\\\\" (escape | \"b\" | \"-\"))* \"]\"\n"
-    "hex ::= [0-9a-fA-F]\n";
-
 static by_gr_term rx(by_gr *g, const char *z) {
     by_gr_regex_opts o = {.dotall = true, .ecma_space = true};
     return by_gr_regex(g, by_str_z(z), &o);
+}
+
+/* ---- regular expressions as in ECMA-262 with the u flag; a lone ] or } may stand for itself, as most engines have it. Whether
+ * ranges and counts are in order, and a back-reference has its group, is not looked at: back-references are not offered. */
+
+#define ESCAPE                                                                                                         \
+    "\\\\(?:[dDsSwWtnvfr0]|c[A-Za-z]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|u\\{0*(?:[0-9a-fA-F]|10[0-9a-fA-F]{4}|[0-9a-fA-F]" \
+    "{2,5})\\}|[pP]\\{[A-Za-z_]+(?:=[A-Za-z0-9_]+)?\\}|[$^\\\\.*+?()\\[\\]{}|/])"
+#define GROUP_NAME "<[A-Za-z_$][A-Za-z0-9_$]*>"
+#define SET        "\\[\\^?(?:[^\\]\\\\]|" ESCAPE "|\\\\[b-])*\\]"
+
+/* Groups inside groups are counted up to a depth, so that the language is a regular one, which can be negated and met with others. */
+static by_gr_term regex_syntax(by_gr *g) {
+    enum { GROUPS_MAX = 4 };
+    by_gr_term assertion = rx(g, "[$^]|\\\\[bB]"), count = rx(g, "(?:(?:[*+?]|\\{[0-9]+(?:,[0-9]*)?\\})[?]?)?");
+    by_gr_term atom = rx(g, "[^$^\\\\.*+?()\\[{|]|\\.|\\\\k" GROUP_NAME "|" ESCAPE "|" SET), root = BY_GR_NEVER;
+    by_gr_term look = rx(g, "\\(\\?<?[=!]"), group = rx(g, "\\((?:\\?:|\\?" GROUP_NAME ")?"), close = by_gr_lit(g, BY_STR(")"));
+    for (int depth = 0; depth <= GROUPS_MAX; depth++) {
+        by_gr_term inner = by_gr_seq(g, root, close);
+        by_gr_term counted = by_gr_seq(g, by_gr_alt2(g, atom, by_gr_seq(g, group, inner)), count);
+        by_gr_term branch = by_gr_star(g, by_gr_alt2(g, by_gr_alt2(g, assertion, by_gr_seq(g, look, inner)), counted));
+        root = by_gr_seq(g, branch, by_gr_star(g, by_gr_seq(g, by_gr_lit(g, BY_STR("|")), branch)));
+    }
+    return root;
 }
 
 /* Labels with "--" in places 3 and 4 are reserved; whether an A-label decodes is not regular, so none is offered. */
@@ -139,7 +149,7 @@ by_gr_term by_gr_format(by_gr *g, by_str name, bool *known) {
     for (unsigned i = 0; i < sizeof formats / sizeof formats[0]; i++)
         if (by_str_eqz(name, formats[i].name)) return rx(g, formats[i].regex);
     if (by_str_eqz(name, "hostname")) return hostname(g);
-    if (by_str_eqz(name, "regex")) return by_gr_compile_ebnf(g, by_str_z(regex_syntax), (by_str){0});
+    if (by_str_eqz(name, "regex")) return regex_syntax(g);
     bool date = by_str_eqz(name, "date-time");
     if (date || by_str_eqz(name, "time")) {
         by_gr_term t = by_gr_alt2(g, rx(g, TIME), by_gr_leap(g));

@@ -237,6 +237,10 @@ static void formats_beyond_the_vectors(void **state) {
            LIST("\"a(b|c)*[^x\\\\d-]{2,}?$\"", "\"(?<y>a)\\\\k<y>\"", "\"\"", "\"\\\\p{Letter}(?!b)\"", "\"[[(]|]\""),
            LIST("\"^(abc]\"", "\"\\\\a\"", "\"a**\"", "\"[\"", "\")\""));
     SCHEMA("{\"format\":\"regex\",\"maxLength\":3}", LIST("\"(a)\""), LIST("\"((a", "\"(ab"));
+    SCHEMA("{\"format\":\"regex\",\"maxLength\":40}", LIST("\"((?:a(?=b(?<n>c)*)|d)?)\""), LIST("\"(((((a", "\"(?=a)*", "\"(a))"));
+    SCHEMA("{\"type\":\"string\",\"format\":\"regex\",\"not\":{\"pattern\":\"x\"}}", LIST("\"(a|b)+\""), LIST("\"(x)\"", "\"(a\""));
+    SCHEMA("{\"type\":\"string\",\"format\":\"regex\",\"pattern\":\"^x\"}", LIST("\"x(a)\""), LIST("\"(x)\"", "\"x)"));
+    SCHEMA("{\"type\":\"string\",\"not\":{\"format\":\"regex\"}}", LIST("\"(a\"", "\"a**\""), LIST("\"(a)\""));
 }
 
 /* For verdicts a schema without values compiles, with a first mask of nothing; else it is an error. */
