@@ -12,7 +12,7 @@
               "experts stay where --gpu-memory puts them and routing is the model's: nothing is moved or balanced"),               \
     BY_ABSENT("--comm-sms,--ctl-timeout,--dp,--cp,--ep,--tp,--dp-size,--cp-size,--ep-size,--tp-size,"                  \
               "--data-parallel-size,--context-parallel-size,--expert-parallel-size,--tensor-parallel-size,"            \
-              "--pipeline-parallel-size",                                                                              \
+              "--pipeline-parallel-size,--enable-expert-parallel",                                                     \
               "one process runs the whole model on one device: there is nothing to divide or to send"),                \
     BY_ABSENT("--no-graphs,--no-draft-graphs,--graph-step,--draft-graph-step,--enforce-eager",                         \
               "steps are not captured as graphs"),                                                                     \
@@ -20,7 +20,14 @@
     BY_ABSENT("--index-workspace", "what a step needs is taken at the start; --max-num-batched-tokens bounds it"),     \
     BY_ABSENT("--engram-store", "the tables lie where the checkpoint is opened: mapped, or on the device"),            \
     BY_ABSENT("--state-history", "prompts are cut where a snapshot is of use: longer rings are not needed"),           \
-    BY_ABSENT("--ve-pool-gb,--ve-queue,--ve-timeout", "there is no picture input yet"),                                \
+    BY_ABSENT("--kv-cache-dtype,--cache-type-k,--cache-type-v,-ctk,-ctv", "caches have the format that the model was trained with"), \
+    BY_ABSENT("--quantization,-q,--dtype", "weights are used as the checkpoint has them; see --numerics"),             \
+    BY_ABSENT("--enable-lora,--lora-modules,--lora,--lora-paths", "there are no adapters: merge them into a checkpoint"), \
+    BY_ABSENT("--n-gpu-layers,--gpu-layers,-ngl",                                                                      \
+              "with --device cuda all layers run there; --gpu-memory and --n-cpu-moe say which experts lie there"),    \
+    BY_ABSENT("--reasoning-parser,--tool-call-parser,--tool-parser",                                                   \
+              "reasoning and calls are always taken out of the answer, in the model's own format: leave the flag out"),\
+    BY_ABSENT("--ve-pool-gb,--ve-queue,--ve-timeout,--mmproj", "there is no picture input yet"),                                \
     BY_ABSENT("--load-format", "a checkpoint is opened as it is; tools/make_checkpoint makes random ones"),            \
     BY_ABSENT("--stop-preempted", "sequences that give way are swapped to host memory and come back"),                 \
     BY_ABSENT("--chunked-prefill,--lookahead-tokens",                                                                  \

@@ -18,12 +18,16 @@ static size_t next_name(const char **s, const char **name) {
     return n;
 }
 
+static bool says_no(const char *name, size_t len) {
+    return (len > 5 && memcmp(name, "--no-", 5) == 0) || (len > 10 && memcmp(name, "--disable-", 10) == 0);
+}
+
 static const by_flag *find(const by_flag *flags, int n, const char *word, size_t len, bool *negated) {
     for (int i = 0; i < n; i++) {
         const char *s = flags[i].names, *name;
         for (size_t k; (k = next_name(&s, &name)) > 0;) {
             if (k == len && memcmp(name, word, len) == 0) {
-                *negated = flags[i].kind == BY_FLAG_BOOL && k > 5 && memcmp(name, "--no-", 5) == 0;
+                *negated = flags[i].kind == BY_FLAG_BOOL && says_no(name, k);
                 return &flags[i];
             }
         }
@@ -65,12 +69,18 @@ const char *by_args_nearest(const char *word, const char *const *names, int n) {
 static by_status unknown(const by_flag *flags, int n, const char *word, by_err *err) {
     char bare[65], near[65] = "";
     snprintf(bare, sizeof bare, "%.*s", (int)strcspn(word, "="), word);
+    bool negated;
+    const by_flag *shorter = word[1] != '-' && word[2] ? find(flags, n, word, 2, &negated) : NULL; /* -n4, -n=4 */
+    if (shorter && shorter->kind != BY_FLAG_BOOL && shorter->kind != BY_FLAG_ABSENT && strchr("=+-.0123456789", word[2]))
+        return BY_FAIL(err, BY_EINVAL, "unknown flag '%s': %.2s takes its value as the next argument, as in %.2s %s", word, word, word,
+                       word + 2 + (word[2] == '='));
     size_t best_d = strlen(bare) / 3 + 2;
     for (int i = 0; i < n; i++) {
         const char *s = flags[i].kind == BY_FLAG_ABSENT ? "" : flags[i].names, *name;
         for (size_t k; (k = next_name(&s, &name)) > 0;) {
             char one[65];
             snprintf(one, sizeof one, "%.*s", (int)k, name);
+            if (says_no(bare, strlen(bare)) != says_no(one, k)) continue; /* not the opposite of what is meant */
             size_t d = edit_distance(bare, one);
             if (d < best_d) {
                 best_d = d;
@@ -146,7 +156,10 @@ by_status by_args_parse(const by_flag *flags, int n_flags, int argc, char **argv
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
         if (only_positional || word[0] != '-' || word[1] == '\0') {
-            if (n >= pos_max) return BY_FAIL(err, BY_EINVAL, "unexpected argument '%s'", word);
+            bool no;
+            if (n >= pos_max)
+                return BY_FAIL(err, BY_EINVAL, "unexpected argument '%s'%s", word,
+                               find(flags, n_flags, "--prompt", 8, &no) ? ": a text goes behind -p" : "");
             pos[n++] = word;
             continue;
         }

@@ -12,7 +12,7 @@
 #include "base/err.h"
 
 typedef enum by_flag_kind {
-    BY_FLAG_BOOL,   /* bool *: sets true; a name written as "--no-x" in names sets false */
+    BY_FLAG_BOOL,   /* bool *: sets true; a name that begins with "--no-" or "--disable-" sets false */
     BY_FLAG_STRING, /* const char ** */
     BY_FLAG_LIST,   /* by_flag_list *: may repeat */
     BY_FLAG_INT,    /* int64_t *, in [min, max] */

@@ -411,7 +411,7 @@ static int report(batch *b, const char *output) {
     bool left = n_signals && (!b->input_ended || b->has_held || b->n_left);
     if (failed)
         fprintf(stderr, "bathyc batch: %zu of %zu requests failed: see \"error\" and \"status_code\" in %s\n", failed,
-                b->n_ok + b->n_failed + b->n_skipped, output);
+                b->n_ok + b->n_failed + b->n_skipped, strcmp(output, "-") == 0 ? "standard output" : output);
     if (left) fprintf(stderr, "bathyc batch: stopped by a signal; the same command resumes with the requests that are left\n");
     else if (b->n_skipped && b->n_ok + b->n_failed == 0)
         fprintf(stderr, "bathyc batch: nothing to do, %zu row%s there\n", b->n_skipped, b->n_skipped == 1 ? " is" : "s are");

@@ -249,8 +249,8 @@ static by_status blame(const job *j, by_status status, by_err *err) {
 static by_status generate(job *j, const by_api_converted *c, by_arena *arena, const by_tok_ids *ids, by_one_result *r, by_err *err) {
     int64_t limit = by_engine_max_context(j->engine), n_prompt = (int64_t)ids->n, room = limit - n_prompt;
     if (room < 1)
-        return BY_FAIL(err, BY_ECONTEXT, "the prompt has %lld tokens and the context holds %lld, one of which must be left",
-                       (long long)n_prompt, (long long)limit);
+        return BY_FAIL(err, BY_ECONTEXT, "the prompt has %lld tokens and the context holds %lld%s, one of which must be left",
+                       (long long)n_prompt, (long long)limit, by_engine_context_reason(j->engine));
     by_request_grammar g;
     bool limited;
     BY_TRY(blame(j, by_service_grammar(&g, &limited, arena, c, j->model->tok, err), err));

@@ -30,6 +30,7 @@ typedef struct by_engine_flags {
     const char *cost_dir;
     int64_t cost_age_s;         /* 0 = default */
     bool async, prefix_cache, invariant;
+    bool tool_choice;           /* given; nothing reads it */
     bool varlen, has_varlen, has_mode; /* whether drafts are chosen by confidence; given; --draft-mode given */
     int64_t log_steps; /* 0 = quiet */
     by_step_log log;
@@ -94,7 +95,8 @@ by_engine_flags by_engine_flags_default(void);
     {.names = "--ban-tokens", .kind = BY_FLAG_LIST, .out = &(f).ban,                                                   \
      .help = "token ids that are never produced, as 5,9 or 100-120; may repeat"},                                      \
     BY_FLAG_HEADING("prompts"),                                                                                        \
-    {.names = "--prefix-cache,--no-prefix-cache", .kind = BY_FLAG_BOOL, .out = &(f).prefix_cache,                      \
+    {.names = "--prefix-cache,--no-prefix-cache,--enable-prefix-caching,--no-enable-prefix-caching,"                   \
+              "--disable-radix-cache", .kind = BY_FLAG_BOOL, .out = &(f).prefix_cache,                                 \
      .help = "reuse what prompts have in common (default: on)"},                                                       \
     {.names = "--swa-restore", .kind = BY_FLAG_CHOICE, .out = &(f).restore,                                            \
      .choices = "auto|full-state|exact-replay|replay|load",                                                            \
@@ -132,6 +134,7 @@ by_engine_flags by_engine_flags_default(void);
      .help = "a line of figures on standard error every so many steps (default: 0, none)"},                            \
     {.names = "--async,--no-async", .kind = BY_FLAG_BOOL, .out = &(f).async,                                           \
      .help = "prepare a step while the one before runs (default: on)"},                                                \
+    {.names = "--enable-auto-tool-choice", .kind = BY_FLAG_BOOL, .out = &(f).tool_choice}, /* as it always is */      \
     BY_ABSENT_FLAG_ROWS
 
 /* The options. out->model_dir points into f, and so does what --log-steps needs: f stays until the engine is closed. Errors: BY_EINVAL (a

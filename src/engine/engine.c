@@ -99,7 +99,7 @@ static by_status open_parts(by_engine *e, by_err *err) {
     by_kv_layout layout;
     by_kv_opts pool;
     BY_TRY(by_engine_size_caches(e, &layout, &pool, err));
-    BY_TRY(by_kv_create(&e->kv, e->dev, &layout, &pool, err));
+    BY_TRY(by_engine_create_caches(e, &layout, &pool, err));
     reaches(e, layout.ring_len);
     by_runner_opts run = by_engine_runner_opts(e);
     BY_TRY(by_runner_create(&e->runner, e->model, e->kv, &run, err));
@@ -223,6 +223,11 @@ void by_engine_close(by_engine *e) {
 
 const by_model *by_engine_model(const by_engine *e) { return e->model; }
 int64_t by_engine_max_context(const by_engine *e) { return e->max_context; }
+
+const char *by_engine_context_reason(const by_engine *e) {
+    if (e->opts.max_context || e->max_context >= e->model->cfg.max_positions) return "";
+    return e->opts.kv_blocks ? " (all that --kv-blocks has room for)" : " (all that the memory for caches has room for)";
+}
 
 void by_engine_drain(by_engine *e) {
     pthread_mutex_lock(&e->lock);

@@ -97,6 +97,8 @@ void by_engine_close(by_engine *e);
 /* The model (read-only), and the most tokens one sequence may have. */
 const by_model *by_engine_model(const by_engine *e);
 int64_t by_engine_max_context(const by_engine *e);
+/* Why it is less than the model could have, as a part of a sentence; "" when it is not, or was asked for. */
+const char *by_engine_context_reason(const by_engine *e);
 
 /* No new requests from now on (BY_EBUSY); those inside go on. Returns at once. */
 void by_engine_drain(by_engine *e);

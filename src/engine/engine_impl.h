@@ -332,6 +332,8 @@ void by_engine_note_drafts(by_engine *e, const by_job *job);
  * the caches, when they have. Errors: BY_ENOMEM. */
 by_status by_engine_reserve_memory(by_engine *e, int64_t *bytes, by_err *err);
 by_status by_engine_size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *pool, by_err *err);
+/* Those, as sized: e->kv. Errors: BY_ENOMEM (what was asked for and what is free). */
+by_status by_engine_create_caches(by_engine *e, const by_kv_layout *layout, const by_kv_opts *pool, by_err *err);
 by_runner_opts by_engine_runner_opts(const by_engine *e);
 
 /* init: n_drafts and memory, before the caches are laid out. measure: the cost curve, before anybody uses runner and caches. */

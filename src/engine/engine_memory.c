@@ -4,6 +4,7 @@
  * may take a quarter of it while the weights are placed (more where slots, blocks or the context are asked for), and what is left in
  * the end; only then is too little an error. --ram is for the rest. */
 #include <math.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "engine/engine_impl.h"
@@ -21,6 +22,23 @@ static int64_t free_memory(void) {
     return pages > 0 && size > 0 ? (int64_t)pages * size : (int64_t)1 << 30;
 }
 
+/* What can be had now: MemAvailable counts the page cache, too. */
+static int64_t available_memory(void) {
+    long long kib = 0;
+    char line[128];
+    FILE *f = fopen("/proc/meminfo", "re");
+    while (f && kib == 0 && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lld", &kib) != 1) kib = 0;
+    if (f) fclose(f);
+    return kib > 0 && kib < INT64_MAX / 1024 ? (int64_t)kib * 1024 : free_memory();
+}
+
+/* The memory given, which is a most: what is not there is not planned with. */
+static int64_t host_memory(const by_engine_opts *o) {
+    int64_t there = o->ram_bytes ? available_memory() : 0;
+    return o->ram_bytes == 0 ? free_memory() / 4 : o->ram_bytes < there ? o->ram_bytes : there;
+}
+
 static int64_t cache_bytes(const by_kv_layout *l, const by_kv_opts *pool) {
     return (pool->n_slots + 1) * l->slot_bytes + (l->block_bytes ? ((int64_t)pool->n_blocks + 1) * l->block_bytes : 0);
 }
@@ -32,7 +50,7 @@ static int64_t longest(const by_engine *e) { return e->opts.max_context ? e->opt
  * memory with swapped state. pool->n_slots > 0: that many. Returns the bytes that there were. */
 static int64_t choose_sizes(by_engine *e, int64_t room, const by_kv_layout *layout, by_kv_opts *pool) {
     by_engine_opts *o = &e->opts;
-    int64_t ram = o->ram_bytes ? o->ram_bytes : free_memory() / 4, space = room ? room - layout->block_bytes : ram;
+    int64_t ram = host_memory(o), space = room ? room - layout->block_bytes : ram;
     bool chosen = pool->n_slots > 0 || o->state_slots;
     double ratio = o->slots_ratio > 0 ? o->slots_ratio : 1.2;
     if (pool->n_slots == 0) pool->n_slots = o->state_slots ? o->state_slots : (int32_t)(ratio * o->sched.max_seqs) + 1;
@@ -108,4 +126,11 @@ by_status by_engine_size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *
     BY_TRY(by_model_kv_layout(layout, e->model, backtrack(e), err));
     if (room.limit) choose_sizes(e, room.limit / 4, layout, pool); /* slots as planned; what is left over is for more blocks */
     return size_caches(e, left, layout, pool, err);
+}
+
+by_status by_engine_create_caches(by_engine *e, const by_kv_layout *layout, const by_kv_opts *pool, by_err *err) {
+    by_status status = by_kv_create(&e->kv, e->dev, layout, pool, err);
+    if (status != BY_ENOMEM || by_device_room_get(e->dev).limit) return status;
+    return by_err_prefix(err, "%d KV blocks (--kv-blocks) and %d state slots (--state-slots) need %lld bytes, the host has %lld free: ",
+                         pool->n_blocks, pool->n_slots, (long long)cache_bytes(layout, pool), (long long)available_memory());
 }

@@ -111,8 +111,8 @@ static by_status check(const by_engine *e, const by_request_opts *o, by_err *err
     const by_config *c = &e->model->cfg;
     if (o->n_tokens < 1) return BY_FAIL(err, BY_EINVAL, "prompt: empty");
     if (o->n_tokens >= e->max_context)
-        return BY_FAIL(err, BY_ECONTEXT, "the prompt has %d tokens and the context holds %lld, one of which must be left", o->n_tokens,
-                       (long long)e->max_context);
+        return BY_FAIL(err, BY_ECONTEXT, "the prompt has %d tokens and the context holds %lld%s, one of which must be left", o->n_tokens,
+                       (long long)e->max_context, by_engine_context_reason(e));
     for (int32_t i = 0; i < o->n_tokens; i++)
         if (o->tokens[i] < 0 || o->tokens[i] >= c->vocab_size)
             return BY_FAIL(err, BY_EINVAL, "prompt[%d]: %d is not a token id in 0..%d", i, o->tokens[i], c->vocab_size - 1);

@@ -62,6 +62,35 @@ grep -q 'generation: 1 token.*tokens/s' "$tmp/err" && fail "a rate of one token:
 expect_exit 0 "$program" run --raw -p "a" -n 20 --seed 1 --regex '[a-c]{12}'
 grep -q 'generation: [0-9]* tokens, [0-9.]* tokens/s' "$tmp/err" || fail "no rate: $(cat "$tmp/err")"
 
+# flags that are nearly right, and those of other programs
+for flag in -n4 -n=4; do
+    expect_exit 2 "$program" run -p Hi "$flag"
+    says err "-n takes its value as the next argument, as in -n 4"
+done
+expect_exit 2 "$program" run "What is this?"
+says err "unexpected argument 'What is this?': a text goes behind -p"
+for flag in "-ngl 9" --enable-expert-parallel "--kv-cache-dtype fp8" "--quantization fp8" "--tool-call-parser x" --enable-lora "--mmproj x"; do
+    # shellcheck disable=SC2086
+    expect_exit 2 "$program" run -p Hi $flag
+    says err "this program has no ${flag% *}: "
+done
+expect_exit 2 "$program" run -p Hi --no-prefix-cachin
+says err "did you mean '--no-prefix-cache'"
+expect_exit 2 "$program" run -p Hi --enable-async
+grep -q -- --no-async "$tmp/err" && fail "the opposite flag: $(cat "$tmp/err")"
+row='{"custom_id": "x", "tokens": [5, 9, 7], "max_tokens": 2}'
+for flag in --enable-prefix-caching --no-enable-prefix-caching --disable-radix-cache --enable-auto-tool-choice; do
+    expect_exit 0 "$program" batch -i - -o - "$flag" <<<"$row"
+done
+
+# more memory than there is does no harm, more blocks than there can be do
+expect_exit 0 "$program" run -p Hi -n 2 --ram 900T
+expect_exit 1 "$program" run -p Hi -n 2 --kv-blocks 1000000000
+says err "1000000000 KV blocks (--kv-blocks)"
+says err " free"
+expect_exit 1 "$program" run -p "$(seq 1 200)" --kv-blocks 1
+says err "the context holds 128 (all that --kv-blocks has room for)"
+
 # step costs that could not be kept
 touch "$tmp/file"
 for dir in "$tmp/file" "$tmp/file/below" "$tmp/none/below"; do
