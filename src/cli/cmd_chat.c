@@ -219,7 +219,7 @@ static void say(session *s, by_str text) {
     else if (turn.kind == BY_END_LENGTH) note(s, "(cut: the limit of tokens is reached)");
     const by_request_info *i = &s->model->last.info;
     int64_t n = s->model->last.n_output;
-    if (s->terminal && n > 1 && i->end_us > i->first_us)
+    if (s->terminal && n > 1 && i->n_steps != 1 && i->end_us > i->first_us)
         printf("%s(%d tokens in, %d of them kept from before, %lld out, %.1f tokens/s)%s\n", s->screen.color ? DIM : "",
                i->n_prompt, i->n_cached, (long long)n, (double)(n - 1) * 1e6 / (double)(i->end_us - i->first_us),
                s->screen.color ? NORMAL : "");

@@ -15,6 +15,7 @@
 typedef struct {
     const char *model, *tokenizer, *opts_json, *text;
     int kind;
+    bool has_kind, is_read; /* --kind is given; the file is there */
     bool lenient, any_order;
     int whitespace, code; /* code: exit code of a failure */
     int64_t n, seed, max_bytes;
@@ -28,6 +29,16 @@ static bool cut_line_end(by_buf *b) {
     if (b->len == 0 || b->ptr[b->len - 1] != '\n') return false;
     b->len -= b->len > 1 && b->ptr[b->len - 2] == '\r' ? 2 : 1;
     return true;
+}
+
+/* Without --kind the end of the file's name tells. */
+static int kind_of_name(const char *path) {
+    static const struct { const char *end; by_grammar_kind kind; } kinds[] = {
+        {".ebnf", BY_GRAMMAR_EBNF}, {".gbnf", BY_GRAMMAR_EBNF}, {".lark", BY_GRAMMAR_LARK}, {".regex", BY_GRAMMAR_REGEX}};
+    const char *end = strrchr(path, '.');
+    for (size_t i = 0; end && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(end, kinds[i].end) == 0) return (int)kinds[i].kind;
+    return BY_GRAMMAR_JSON_SCHEMA;
 }
 
 static by_status compile(options *o, const char *path, by_grammar_error *where, by_err *err) {
@@ -49,6 +60,8 @@ static by_status compile(options *o, const char *path, by_grammar_error *where, 
     opts.lenient |= o->lenient;
     opts.any_order |= o->any_order;
     if (s >= 0) s = by_file_read(&o->source, path, GRAMMAR_FILE_MAX, err);
+    o->is_read = s >= 0;
+    if (!o->has_kind) o->kind = kind_of_name(path);
     if (o->kind == BY_GRAMMAR_REGEX) cut_line_end(&o->source);
     if (s >= 0)
         s = by_grammar_compile(&o->g, o->vocab, (by_grammar_kind)o->kind, by_buf_str(&o->source), &opts, where, err);
@@ -131,6 +144,8 @@ static int run(options *o, const by_usage *usage, int verb, const char **pos) {
     by_status s = compile(o, pos[1], &where, &err);
     if (s < 0) {
         if (where.where[0] && !strstr(err.msg, where.where)) by_err_prefix(&err, "%s: ", where.where);
+        if (o->is_read)
+            by_err_prefix(&err, "%s, read as %s (see --kind): ", pos[1], by_grammar_kind_name((by_grammar_kind)o->kind));
         code = by_command_fail(usage, &err);
         if (o->code) code = o->code;
     } else if (verb == 0)
@@ -157,7 +172,8 @@ int by_cmd_grammar(int argc, char **argv) {
          .kind = BY_FLAG_CHOICE,
          .out = &o.kind,
          .choices = "json_schema|json_object|regex|ebnf|lark|choice|structural_tag",
-         .help = "what the file holds (json_schema)"},
+         .seen = &o.has_kind,
+         .help = "what the file holds (by its name: .ebnf, .gbnf, .lark, .regex; else json_schema)"},
         {.names = "--whitespace",
          .kind = BY_FLAG_CHOICE,
          .out = &o.whitespace,

@@ -86,7 +86,7 @@ static by_status write_limit(const job *j, by_json_out *o, by_err *err) {
     by_arena_init(&arena, BY_MEM_JSON);
     if (file) status = by_file_read(&text, file, BY_LIMIT_REQUEST_BYTES, err);
     if (status == BY_OK && j->schema && by_json_parse(&schema, &arena, by_buf_str(&text), NULL, err) < 0)
-        status = by_err_prefix(err, "%s: ", file);
+        status = by_err_prefix(err, "%s, read as a JSON schema (for EBNF, GBNF and Lark see --grammar): ", file);
     if (status == BY_OK && (file || j->regex)) {
         bool format = j->schema && !j->raw;
         by_json_out_key(o, format ? "response_format" : "structured_outputs");
@@ -242,7 +242,7 @@ static by_status blame(const job *j, by_status status, by_err *err) {
     const char *file = j->schema ? j->schema : j->grammar;
     if (status != BY_EINVAL && status != BY_EUNSUPPORTED && status != BY_EGRAMMAR) return status;
     if (!file) return BY_EINVAL;
-    by_err_prefix(err, "%s: ", file);
+    by_err_prefix(err, "%s%s: ", file, j->schema ? "" : ", read as EBNF, GBNF or Lark (for a JSON schema see --json-schema)");
     return BY_EFORMAT;
 }
 
@@ -307,19 +307,22 @@ static by_status print_json(job *j, const by_one_result *r, by_err *err) {
     return status;
 }
 
-/* "prompt: 12 tokens, 340.1 tokens/s"; one token, or no time, is no rate. */
-static void print_count(const char *what, int64_t n, double s) {
+/* "prompt: 12 tokens, 340.1 tokens/s"; no time is no rate. n_timed: those that took the time. */
+static void print_count(const char *what, int64_t n, int64_t n_timed, double s) {
     fprintf(stderr, "%s: %lld token%s", what, (long long)n, n == 1 ? "" : "s");
-    if (n > 1 && s > 0) fprintf(stderr, ", %.1f tokens/s", (double)n / s);
+    if (n_timed > 0 && s > 0) fprintf(stderr, ", %.1f tokens/s", (double)n_timed / s);
 }
 
 static void print_notes(const job *j, const by_one_result *r) {
     const by_request_info *i = &r->info;
     double prefill_s = seconds(i->submit_us, i->first_us), decode_s = seconds(i->first_us, i->end_us);
     if (j->end == BY_END_LENGTH)
-        fprintf(stderr, "(cut: the limit of tokens is reached%s)\n", j->schema || j->regex || j->grammar ? "; the text may be incomplete" : "");
-    print_count("prompt", i->n_prompt, prefill_s);
-    print_count("; generation", r->n_output, decode_s);
+        fprintf(stderr, "(cut: the limit of tokens is reached%s)\n",
+                j->reasoning.len && !j->content.len ? "; the reasoning took all of them"
+                : j->schema || j->regex || j->grammar ? "; the text may be incomplete" : "");
+    print_count("prompt", i->n_prompt, i->n_prompt > 1 ? i->n_prompt : 0, prefill_s);
+    /* The time begins with the first token. What one step brought came together: two tokens are no measurement, nor are a block's. */
+    print_count("; generation", r->n_output, i->n_steps != 1 ? r->n_output - 1 : 0, decode_s);
     if (i->n_verified) fprintf(stderr, "; drafts: %lld of %lld right", (long long)i->n_accepted, (long long)i->n_verified);
     fprintf(stderr, "\n");
 }

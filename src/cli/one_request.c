@@ -1,6 +1,8 @@
 /* one_request.c - see one_request.h. */
 #include "cli/one_request.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
@@ -58,6 +60,8 @@ by_status by_one_request_run(by_one_result *out, by_engine *e, const by_request_
     by_request_abort(r, -1, true); /* nothing when it has ended */
     out->info = by_request_info_get(r);
     out->info.end_us = by_clock_ns() / 1000;
+    for (const char *at = by_request_grammar_warnings(r); *at; at += strcspn(at, "\n"), at += *at == '\n')
+        fprintf(stderr, "warning: %.*s\n", (int)strcspn(at, "\n"), at);
     by_request_release(r);
     return status;
 }

@@ -51,7 +51,8 @@ typedef struct by_one_result {
     by_request_info info; /* end_us: when the last event came */
 } by_one_result;
 
-/* Submits the request and hands its tokens over until it ends. interrupted (NULL = never) is asked at least every 50 ms. Errors: those of
+/* Submits the request and hands its tokens over until it ends; warnings of its grammar go to
+ * standard error then. interrupted (NULL = never) is asked at least every 50 ms. Errors: those of
  * by_engine_submit, of the request, and of take. */
 by_status by_one_request_run(by_one_result *out, by_engine *e, const by_request_opts *opts, by_take_id *take, void *arg,
                              bool (*interrupted)(void), by_err *err);

@@ -186,6 +186,9 @@ typedef struct by_request_info {
 } by_request_info;
 by_request_info by_request_info_get(by_request *r);
 
+/* Warnings of the compilation of its grammar, one a line; "" when there are none. Once an event has come, until the release. */
+const char *by_request_grammar_warnings(by_request *r);
+
 /* Text of the error of a choice that ended with BY_CHOICE_ERROR. */
 by_status by_request_error(by_request *r, by_err *out);
 

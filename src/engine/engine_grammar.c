@@ -48,6 +48,9 @@ by_status by_engine_grammar_begin(by_request *r, by_err *err) {
     if (status != BY_OK) return status;
     by_grammar_ticket_close(r->ticket);
     r->ticket = NULL;
+    pthread_mutex_lock(&r->lock);
+    by_buf_push_z(&r->grammar_warnings, by_grammar_warnings(g));
+    pthread_mutex_unlock(&r->lock);
     by_matcher_opts o = {.trigger_ids = (const uint32_t *)r->grammar.trigger, .n_trigger = (uint32_t)r->grammar.n_trigger,
                          .bound_id = r->grammar.bound_id, .close_by_budget = r->grammar.close_by_budget};
     size_t n = by_mul_size((size_t)(1 + r->engine->n_drafts), r->engine->masks.words);

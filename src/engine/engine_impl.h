@@ -102,6 +102,7 @@ struct by_request {
     int32_t *prompt_ranks;      /* [n_prompt] */
     by_sample_top *prompt_tops; /* [n_prompt, n_prompt_top] */
     by_request_grammar grammar; /* its strings are not kept */
+    by_buf grammar_warnings;    /* of its compilation (lock) */
     by_grammar_ticket *ticket;  /* the grammar is being compiled (scheduler) */
     by_request *ended_next; /* the next of that list */
     by_request *next_new; /* submitted, not seen by the scheduler yet */

@@ -5,6 +5,8 @@
  * the end; only then is too little an error. --ram is for the rest. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "engine/engine_impl.h"
@@ -24,11 +26,12 @@ static int64_t free_memory(void) {
 
 /* What can be had now: MemAvailable counts the page cache, too. */
 static int64_t available_memory(void) {
+    static const char name[] = "MemAvailable:";
     long long kib = 0;
     char line[128];
     FILE *f = fopen("/proc/meminfo", "re");
     while (f && kib == 0 && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %lld", &kib) != 1) kib = 0;
+        if (strncmp(line, name, sizeof name - 1) == 0) kib = strtoll(line + sizeof name - 1, NULL, 10);
     if (f) fclose(f);
     return kib > 0 && kib < INT64_MAX / 1024 ? (int64_t)kib * 1024 : free_memory();
 }

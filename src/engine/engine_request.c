@@ -34,6 +34,7 @@ static void free_request(by_request *r) {
     by_free(r->seqs);
     by_free(r->ring);
     by_free(r->tops);
+    by_buf_deinit(&r->grammar_warnings);
     by_free(r->prompt_logprobs);
     by_free(r->prompt_tops);
     by_free(r->prompt_ranks);
@@ -359,6 +360,13 @@ by_status by_request_error(by_request *r, by_err *out) {
     *out = r->error;
     pthread_mutex_unlock(&r->lock);
     return out->code;
+}
+
+const char *by_request_grammar_warnings(by_request *r) {
+    pthread_mutex_lock(&r->lock);
+    const char *text = by_buf_z(&r->grammar_warnings);
+    pthread_mutex_unlock(&r->lock);
+    return text;
 }
 
 const float *by_request_prompt_logprobs(by_request *r, int32_t *n) {

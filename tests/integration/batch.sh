@@ -19,6 +19,8 @@ check rows 3 "$(wc -l <"$tmp/results")"
 expect_exit 1 batch "$tmp/first" # nothing new, and b has still failed
 says err "1 of 2 requests failed"
 check rows 3 "$(wc -l <"$tmp/results")"
+expect_exit 1 "$program" batch -i "$tmp/first" -o -
+says err '"status_code" in standard output'
 printf 'not a request\n' >>"$tmp/second"
 expect_exit 1 batch "$tmp/second"
 says err "1 of 3 requests failed"

@@ -59,6 +59,11 @@ says err "no such folder"
 expect_exit 0 "$program" run -p "Hello" -n 1 --seed 1
 says err "generation: 1 token"
 grep -q 'generation: 1 token.*tokens/s' "$tmp/err" && fail "a rate of one token: $(cat "$tmp/err")"
+for n in 2 3 4; do # at most one step behind the first token
+    expect_exit 0 "$program" run -p Hi -n $n --seed 1 --draft-mode fixed --temp 0
+    grep -q 'drafts: [1-9]' "$tmp/err" || [ $n = 2 ] || fail "no drafts: $(cat "$tmp/err")"
+    grep -q 'generation: .*tokens/s' "$tmp/err" && fail "a rate of one step: $(cat "$tmp/err")"
+done
 expect_exit 0 "$program" run --raw -p "a" -n 20 --seed 1 --regex '[a-c]{12}'
 grep -q 'generation: [0-9]* tokens, [0-9.]* tokens/s' "$tmp/err" || fail "no rate: $(cat "$tmp/err")"
 

@@ -54,6 +54,22 @@ run --json-schema "$dir/bad.json" > /dev/null; [ $? = 1 ] || fail "a bad schema 
 grep -q 'bad.json' "$dir/err" || fail "the bad schema's file"
 run --regex '[a-c' > /dev/null; [ $? = 2 ] || fail "a bad pattern on the command line must exit with 2"
 run --regex a --grammar "$dir/g" > /dev/null; [ $? = 2 ] || fail "two limits at once must exit with 2"
+run --think low -n 3 --json-schema "$dir/s.json" > "$dir/answer" || fail "an answer that is cut is no failure"
+[ ! -s "$dir/answer" ] && grep -q 'reasoning took all' "$dir/err" || fail "reasoning up to the limit: $(cat "$dir/err")"
+# warnings, once, and not in the answer
+echo '{"type":"string","format":"fooo","maxLength":4}' > "$dir/w.json"
+run --json-schema "$dir/w.json" > "$dir/answer" || fail "a schema with a warning"
+[ "$(grep -c '^warning: .*fooo' "$dir/err")" = 1 ] || fail "the warning of a format: $(cat "$dir/err")"
+grep -q fooo "$dir/answer" && fail "a warning in the answer"
+# what a file was read as
+cp "$dir/g" "$dir/g.gbnf"
+"$program" grammar check "$dir/g.gbnf" | grep -q '^ok: ebnf' || fail "the kind by the name"
+"$program" grammar check "$dir/g" 2>&1 | grep -q "$dir/g, read as json_schema (see --kind): " || fail "the kind in the error"
+"$program" grammar check -k json_schema "$dir/g.gbnf" > /dev/null 2>&1 && fail "--kind goes before the name"
+run --grammar "$dir/s.json" > /dev/null && fail "a schema as a grammar"
+grep -q 's.json, read as .*--json-schema' "$dir/err" || fail "the flag for schemas: $(cat "$dir/err")"
+run --json-schema "$dir/g" > /dev/null && fail "a grammar as a schema"
+grep -q '/g, read as .*--grammar' "$dir/err" || fail "the flag for grammars: $(cat "$dir/err")"
 "$program" bench grammar -s 4 -n 4 -r 1 --json > "$dir/out" 2> "$dir/err" || fail "bench grammar"
 grep -q '"cpu_limited_over_free":[0-9]' "$dir/out" || fail "bench grammar --json"
 exit $bad
