@@ -59,7 +59,7 @@ says err "no such folder"
 expect_exit 0 "$program" run -p "Hello" -n 1 --seed 1
 says err "generation: 1 token"
 grep -q 'generation: 1 token.*tokens/s' "$tmp/err" && fail "a rate of one token: $(cat "$tmp/err")"
-for n in 2 3 4; do # at most one step behind the first token
+for n in 2 4; do # at most one step behind the first token
     expect_exit 0 "$program" run -p Hi -n $n --seed 1 --draft-mode fixed --temp 0
     grep -q 'drafts: [1-9]' "$tmp/err" || [ $n = 2 ] || fail "no drafts: $(cat "$tmp/err")"
     grep -q 'generation: .*tokens/s' "$tmp/err" && fail "a rate of one step: $(cat "$tmp/err")"
@@ -84,15 +84,16 @@ says err "did you mean '--no-prefix-cache'"
 expect_exit 2 "$program" run -p Hi --enable-async
 grep -q -- --no-async "$tmp/err" && fail "the opposite flag: $(cat "$tmp/err")"
 row='{"custom_id": "x", "tokens": [5, 9, 7], "max_tokens": 2}'
-for flag in --enable-prefix-caching --no-enable-prefix-caching --disable-radix-cache --enable-auto-tool-choice; do
-    expect_exit 0 "$program" batch -i - -o - "$flag" <<<"$row"
-done
+expect_exit 0 "$program" batch -i - -o - --enable-prefix-caching --no-enable-prefix-caching --disable-radix-cache \
+    --enable-auto-tool-choice <<<"$row"
 
 # more memory than there is does no harm, more blocks than there can be do
-expect_exit 0 "$program" run -p Hi -n 2 --ram 900T
-expect_exit 1 "$program" run -p Hi -n 2 --kv-blocks 1000000000
-says err "1000000000 KV blocks (--kv-blocks)"
-says err " free"
+if [ "$slowness" = 1 ]; then # sanitizers end the program when so much memory is asked for
+    expect_exit 0 "$program" run -p Hi -n 2 --ram 900T
+    expect_exit 1 "$program" run -p Hi -n 2 --kv-blocks 1000000000
+    says err "1000000000 KV blocks (--kv-blocks)"
+    says err " free"
+fi
 expect_exit 1 "$program" run -p "$(seq 1 200)" --kv-blocks 1
 says err "the context holds 128 (all that --kv-blocks has room for)"
 
