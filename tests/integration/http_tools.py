@@ -8,7 +8,8 @@ import openai
 
 from http_support import DEADLINE, Server, equal, run
 
-server = Server("--max-model-len", "2048", "--honour-sampling")
+# Exact numerics: the calls are then likely by a wide margin, and the same on every processor.
+server = Server("--max-model-len", "2048", "--honour-sampling", "--numerics", "exact")
 oai = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", timeout=DEADLINE, max_retries=0)
 ant = anthropic.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="none", timeout=DEADLINE, max_retries=0)
 WEATHER = {"name": "get_weather", "description": "Weather of a city",
