@@ -41,6 +41,10 @@ static double stairs(int64_t n, int64_t q, int64_t cap) {
 /* Pairs of the queries at [first, end): the query at p sees (p + 1) / ratio entries, in blocks of `block`, at most cap blocks. */
 static double pairs(int64_t first, int64_t end, int64_t ratio, int64_t block, int64_t cap) {
     int64_t q = ratio * block, off = ratio - 1; /* the query at p = ratio - 1 is the first that sees an entry */
+    if (end - first == 1) { /* a row that decodes: hundreds of them in a step */
+        int64_t i = first - off, seen = i < 0 ? 0 : i < q ? 1 : (int64_t)((uint32_t)i / (uint32_t)q) + 1; /* 24 bits */
+        return (double)(block * (seen < cap ? seen : cap));
+    }
     return (double)block * (stairs(end - off, q, cap) - stairs(first - off, q, cap));
 }
 
