@@ -18,39 +18,22 @@
 #include "support/device.h"
 #include "support/golden.h"
 #include "support/npz.h"
+#include "support/stepper.h"
 
 enum { CONTEXT = 1024, ROWS = 256 };
-
-typedef struct {
-    by_device *dev;
-    by_model *model;
-    by_kv *kv;
-    by_runner *runner;
-} engine;
 
 static void check(by_status s, const by_err *err) {
     if (s < 0) fail_msg("%s: %s", by_status_name(s), err->msg);
 }
 
+typedef by_test_stepper engine;
+
 static engine engine_open(const char *folder, const by_test_backend *b, by_numerics numerics) {
-    engine e = {.dev = by_test_device(b, 2)};
-    by_err err = {0};
     char path[256];
     snprintf(path, sizeof path, "model/%s/checkpoint", folder);
-    check(by_model_open(&e.model, by_golden_path(path), e.dev, &(by_model_opts){.numerics = numerics, .check_weights = true}, &err), &err);
-    by_kv_layout layout;
-    check(by_model_kv_layout(&layout, e.model, 6, &err), &err);
-    check(by_kv_create(&e.kv, e.dev, &layout, &(by_kv_opts){.n_blocks = 16, .n_slots = 4}, &err), &err);
     by_runner_opts o = {.max_rows = ROWS, .max_seqs = 4, .max_logits = ROWS, .max_context = CONTEXT};
-    check(by_runner_create(&e.runner, e.model, e.kv, &o, &err), &err);
-    return e;
-}
-
-static void engine_close(engine *e) {
-    by_runner_destroy(e->runner);
-    by_kv_destroy(e->kv);
-    by_model_close(e->model);
-    by_device_close(e->dev);
+    return by_test_stepper_open(by_test_device(b, 2), by_golden_path(path), &(by_model_opts){.numerics = numerics, .check_weights = true},
+                                &(by_kv_opts){.n_blocks = 16, .n_slots = 4}, &o);
 }
 
 /* Residual streams collected by the tap: [L + 1, T, m D]. */
@@ -177,7 +160,7 @@ static void exact_logits(const char *folder, const by_test_backend *b) {
         }
     }
     by_npz_close(z);
-    engine_close(&e);
+    by_test_stepper_close(&e);
 }
 
 /* Median over the tokens of a prompt of the divergence of its logits from the stored ones. */
@@ -202,7 +185,7 @@ static void quantised_logits(const char *folder, const by_test_backend *b) {
     }
     assert_true(good * 10 >= n * 6);
     by_npz_close(z);
-    engine_close(&e);
+    by_test_stepper_close(&e);
 }
 
 static void deployed_logits(const char *folder, const by_test_backend *b) {
@@ -215,7 +198,7 @@ static void deployed_logits(const char *folder, const by_test_backend *b) {
         assert_true(m <= 0.02);
     }
     by_npz_close(z);
-    engine_close(&e);
+    by_test_stepper_close(&e);
 }
 
 /* Median over tokens of |got - want| / |want| of a layer's streams. */
@@ -270,7 +253,7 @@ static void streams(const char *folder, const by_test_backend *b) {
             assert_true(l == 1 ? err <= 2e-3 : err <= 0.6 * far);
         }
         free(got);
-        engine_close(&e);
+        by_test_stepper_close(&e);
     }
     by_npz_close(z);
 }

@@ -18,6 +18,7 @@
 #include "model/runner.h"
 #include "support/golden.h"
 #include "support/seed.h"
+#include "support/stepper.h"
 
 enum { CONTEXT = 384, ROWS = 48, SEQS = 3, RESERVE = 64 << 20 };
 
@@ -54,38 +55,19 @@ static int64_t limit_for(const by_config *c, const place *p) {
 
 /* ---- running ---- */
 
-typedef struct {
-    by_device *dev;
-    by_model *model;
-    by_kv *kv;
-    by_runner *runner;
-    int64_t V;
-} engine;
+typedef by_test_stepper engine;
 
 static engine engine_open(const char *folder, by_backend dev, by_backend host, by_numerics numerics, const place *p) {
-    engine e = {0};
     by_config c;
+    by_device *device;
     check(by_config_load(&c, folder, NULL, &err));
-    by_device_opts d = {.backend = dev, .n_threads = 1, .memory_bytes = limit_for(&c, p)};
-    check(by_device_open(&e.dev, &d, &err));
+    check(by_device_open(&device, &(by_device_opts){.backend = dev, .n_threads = 1, .memory_bytes = limit_for(&c, p)}, &err));
     by_model_opts m = {.numerics = numerics, .host_ref = host == BY_BACKEND_REF, .host_threads = 2,
                        .place = {.reserve = RESERVE, .host_layers = p->host_layers, .host_experts = p->host_experts}};
-    check(by_model_open(&e.model, folder, e.dev, &m, &err));
-    by_kv_layout layout;
-    check(by_model_kv_layout(&layout, e.model, 6, &err));
-    check(by_kv_create(&e.kv, e.dev, &layout, &(by_kv_opts){.n_blocks = SEQS * CONTEXT / 128 + 1, .n_slots = SEQS}, &err));
     by_runner_opts o = {.max_rows = ROWS, .max_seqs = SEQS, .max_logits = ROWS, .max_context = CONTEXT};
-    check(by_runner_create(&e.runner, e.model, e.kv, &o, &err));
+    engine e = by_test_stepper_open(device, folder, &m, &(by_kv_opts){.n_blocks = SEQS * CONTEXT / 128 + 1, .n_slots = SEQS}, &o);
     check(by_runner_reserve(e.runner, &err));
-    e.V = e.model->cfg.vocab_size;
     return e;
-}
-
-static void engine_close(engine *e) {
-    by_runner_destroy(e->runner);
-    by_kv_destroy(e->kv);
-    by_model_close(e->model);
-    by_device_close(e->dev);
 }
 
 typedef struct {
@@ -169,10 +151,10 @@ static void compare(const char *folder, by_backend dev, by_backend host, by_nume
             else if (!all_close(want, got, n, most)) fail_msg("%s: a logit differs by more than %g", text, (double)most);
             free(got);
         }
-        engine_close(&e);
+        by_test_stepper_close(&e);
     }
     free(want);
-    engine_close(&plain);
+    by_test_stepper_close(&plain);
 }
 
 static const char *model_path(char c) { return by_golden_path(c == 'a' ? "model/tiny_a/checkpoint" : "model/tiny_b/checkpoint"); }

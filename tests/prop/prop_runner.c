@@ -17,16 +17,9 @@
 #include "support/device.h"
 #include "support/golden.h"
 #include "support/seed.h"
+#include "support/stepper.h"
 
 enum { CONTEXT = 640, ROWS = 96, SEQS = 4 };
-
-typedef struct {
-    by_device *dev;
-    by_model *model;
-    by_kv *kv;
-    by_runner *runner;
-    int64_t V;
-} engine;
 
 static by_rng rng;
 static by_err err;
@@ -35,23 +28,12 @@ static void check(by_status s) {
     if (s < 0) fail_msg("%s: %s", by_status_name(s), err.msg);
 }
 
-static engine engine_open(const char *folder, const by_test_backend *b, int32_t threads, by_truncation trunc) {
-    engine e = {.dev = by_test_device(b, threads)};
-    check(by_model_open(&e.model, folder, e.dev, &(by_model_opts){.numerics = BY_NUMERICS_DEPLOYED}, &err));
-    by_kv_layout layout;
-    check(by_model_kv_layout(&layout, e.model, 6, &err));
-    check(by_kv_create(&e.kv, e.dev, &layout, &(by_kv_opts){.n_blocks = SEQS * CONTEXT / 128 + 8, .n_slots = SEQS + 1}, &err));
-    by_runner_opts o = {.max_rows = ROWS, .max_seqs = SEQS, .max_logits = ROWS, .max_context = CONTEXT, .trunc = trunc};
-    check(by_runner_create(&e.runner, e.model, e.kv, &o, &err));
-    e.V = e.model->cfg.vocab_size;
-    return e;
-}
+typedef by_test_stepper engine;
 
-static void engine_close(engine *e) {
-    by_runner_destroy(e->runner);
-    by_kv_destroy(e->kv);
-    by_model_close(e->model);
-    by_device_close(e->dev);
+static engine engine_open(const char *folder, const by_test_backend *b, int32_t threads, by_truncation trunc) {
+    by_runner_opts o = {.max_rows = ROWS, .max_seqs = SEQS, .max_logits = ROWS, .max_context = CONTEXT, .trunc = trunc};
+    return by_test_stepper_open(by_test_device(b, threads), folder, &(by_model_opts){.numerics = BY_NUMERICS_DEPLOYED},
+                                &(by_kv_opts){.n_blocks = SEQS * CONTEXT / 128 + 8, .n_slots = SEQS + 1}, &o);
 }
 
 /* One sequence on its way through an engine. */
@@ -266,7 +248,7 @@ static void for_each(void (*one)(engine *, int)) {
             if (cases_for(&all[i], m) == 0) continue;
             engine e = engine_open(model_path(m), &all[i], 2, BY_TRUNC_OFF);
             one(&e, cases_for(&all[i], m));
-            engine_close(&e);
+            by_test_stepper_close(&e);
         }
     }
 }
@@ -286,9 +268,9 @@ static void truncated_rows_are_the_same_masked_or_dropped(void **s) {
             engine mask = engine_open(model_path(m), &all[i], 2, BY_TRUNC_MASK);
             engine compact = engine_open(model_path(m), &all[i], 2, BY_TRUNC_COMPACT);
             truncation(&off, &mask, &compact, cases_for(&all[i], m));
-            engine_close(&off);
-            engine_close(&mask);
-            engine_close(&compact);
+            by_test_stepper_close(&off);
+            by_test_stepper_close(&mask);
+            by_test_stepper_close(&compact);
         }
     }
 }
@@ -311,10 +293,10 @@ static void rows_do_not_depend_on_threads(void **s) {
                 run_to(&many, &b, len, 0);
                 same_rows("threads", &many, &a, &b, 0);
                 track_close(&many, &b);
-                engine_close(&many);
+                by_test_stepper_close(&many);
             }
             track_close(&one, &a);
-            engine_close(&one);
+            by_test_stepper_close(&one);
         }
     }
 }
