@@ -173,7 +173,7 @@ by_status by_matcher_min_tokens(by_matcher *m, uint32_t *out, by_err *err);
 /* Appends a random member's text (seeded); at most max_bytes long, shorter choices are taken when it grows. */
 by_status by_grammar_sample(by_grammar *g, uint64_t seed, size_t max_bytes, by_buf *out, by_err *err);
 /* Is text a member? *bad_at (may be NULL) is the offset of the first refused byte, or the length when only the end is
- * missing. Works on bytes: control tokens cannot occur. */
+ * missing. Works on bytes: control tokens cannot occur. Each byte has the time limit of a step, the text has none. */
 by_status by_grammar_match(by_grammar *g, by_str text, bool *ok, size_t *bad_at, by_err *err);
 
 #endif

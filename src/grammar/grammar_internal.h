@@ -252,6 +252,8 @@ static inline bool by_gr_bad(const by_gr *g) {
 }
 /* False (and the sticky error set) when time or memory is used up. */
 bool by_gr_check(by_gr *g);
+/* The limit of one step counts from here: called once for each byte of a whole text and each call of a matcher. */
+void by_gr_begin_step(by_gr *g);
 void *by_gr_alloc(by_gr *g, size_t n);
 bool by_gr_vec_push(by_gr *g, by_gr_vec *v, uint32_t x);
 void by_gr_vec_free(by_gr_vec *v);

@@ -117,6 +117,7 @@ static by_status build(by_grammar *gr, by_grammar_error *where, by_err *err) {
     if (!by_gr_bad(g) && gr->root == BY_GR_NEVER && !o.empty_ok) by_gr_fail(g, BY_EINVAL, "grammar: nothing matches");
     if (!by_gr_bad(g)) by_gr_row_of(g, gr->root); /* finds what only the first step shows */
     g->compiling = false;
+    by_gr_begin_step(g);
     if (!by_gr_bad(g)) return BY_OK;
     if (err) *err = g->err;
     if (where) memcpy(where->where, g->where, sizeof where->where);
@@ -144,8 +145,7 @@ static by_status take_error(by_gr *g, by_err *err) {
 static by_status warm(by_grammar *gr, by_err *err) {
     by_gr *g = &gr->g;
     by_err own;
-    g->tick = 0;
-    g->deadline_ns = 0;
+    by_gr_begin_step(g);
     by_gr_warm(g, gr->root, WARM_NS);
     if (!by_gr_bad(g)) return BY_OK;
     by_status s = take_error(g, &own);
@@ -269,8 +269,7 @@ static by_status with_grammar(by_matcher *m, step_fn *fn, void *arg, by_err *err
     by_status s = BY_OK;
     pthread_mutex_lock(&gr->lock);
     for (int tries = 0; tries < 2; tries++) {
-        g->tick = 0;
-        g->deadline_ns = 0;
+        by_gr_begin_step(g);
         if (!g->nodes) { /* an earlier rebuild failed */
             s = rebuild(gr, err);
             if (s < 0) break;
@@ -667,6 +666,7 @@ by_status by_grammar_match(by_grammar *gr, by_str text, bool *ok, size_t *bad_at
         by_gr_term t = gr->root;
         size_t i = 0;
         for (; i < text.len && !by_gr_bad(g); i++) {
+            by_gr_begin_step(g);
             by_gr_term to = by_gr_step(g, t, (uint8_t)text.ptr[i]);
             if (to == BY_GR_NEVER) break;
             t = to;

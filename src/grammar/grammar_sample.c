@@ -30,6 +30,7 @@ void by_gr_sample(by_gr *g, by_gr_term t, uint64_t seed, size_t max_bytes, by_bu
     by_rng rng = {seed};
     size_t base = out->len;
     while (!by_gr_bad(g) && !out->failed) {
+        by_gr_begin_step(g);
         const by_gr_row *row = by_gr_row_of(g, t);
         unsigned n = row->n + row->n_tok, byte = 0;
         bool final = by_gr_nullable(g, t);

@@ -36,6 +36,11 @@ void by_gr_warn(by_gr *g, const char *fmt, ...) {
     by_buf_printf(&g->warnings, "%s\n", text);
 }
 
+void by_gr_begin_step(by_gr *g) {
+    g->tick = 0;
+    g->deadline_ns = 0;
+}
+
 bool by_gr_check(by_gr *g) {
     if (g->status < 0) return false;
     if ((++g->tick & 63) == 0) {

@@ -244,6 +244,23 @@ static void formats_beyond_the_vectors(void **state) {
 }
 
 /* For verdicts a schema without values compiles, with a first mask of nothing; else it is an error. */
+/* The time limit is a step's: what earlier texts took, or the bytes before, is nobody's fault. */
+static void whole_texts_have_no_time_limit(void **state) {
+    (void)state;
+    by_grammar *g = make(BY_GRAMMAR_JSON_SCHEMA, "{\"format\":\"regex\"}");
+    assert_true(matches(g, "\"(a(b)c)[x]\"")); /* its work starts the clock; a step has 150 ms */
+    for (int64_t from = by_thread_ns(); by_thread_ns() - from < 300000000;) {
+    }
+    assert_true(matches(g, "\"(?<y>a)\\\\k<y>(?=[^x\\\\d-]{2,}?)\\\\p{Letter}(?!b)$|(((a))|b){3}\""));
+    by_buf b = {0};
+    for (uint64_t seed = 1; seed < 4; seed++) {
+        assert_int_equal(by_grammar_sample(g, seed, 100, &b, NULL), BY_OK);
+        b.len = 0;
+    }
+    by_buf_deinit(&b);
+    by_grammar_release(g);
+}
+
 static void a_schema_without_values_has_an_empty_mask(void **state) {
     (void)state;
     by_grammar_opts opts = {.empty_ok = true};
@@ -832,6 +849,7 @@ int main(void) {
         cmocka_unit_test(keys_of_conditions_stand_anywhere),
         cmocka_unit_test(dynamic_references_follow_the_way_there), cmocka_unit_test(dynamic_references_of_many_resources),
         cmocka_unit_test(multiples_of_large_and_small_numbers),
+        cmocka_unit_test(whole_texts_have_no_time_limit),
         cmocka_unit_test(formats_beyond_the_vectors),
         cmocka_unit_test(a_schema_without_values_has_an_empty_mask),
                                        cmocka_unit_test(a_used_up_list_offers_no_comma),
