@@ -162,6 +162,15 @@ uint32_t by_gr_schema_enter(by_gr *g, uint32_t scope, uint32_t base);
 /* Place that ref (relative to base) names; NULL with the error set. */
 const by_json *by_gr_schema_resolve(by_gr *g, by_gr_expr at, by_str ref, bool dynamic, uint32_t *base);
 
+/* Branches of which exactly one must hold; what stands beside them holds in any case, so that the branches need to exclude
+ * each other only there. */
+typedef struct by_gr_one_of {
+    by_gr_expr at;
+    by_gr_norm **v;
+    uint32_t n;
+    by_gr_norm *beside;
+} by_gr_one_of;
+
 /* grammar_schema_norm.c: algebra. */
 by_gr_norm *by_gr_norm_of(by_gr *g, by_gr_expr e); /* NULL on error, or when not known (soft) */
 by_gr_norm *by_gr_norm_true(by_gr *g);
@@ -169,7 +178,7 @@ by_gr_norm *by_gr_norm_new(by_gr *g);
 by_gr_norm *by_gr_norm_and(by_gr *g, by_gr_norm *a, by_gr_norm *b);
 by_gr_norm *by_gr_norm_or(by_gr *g, by_gr_norm *a, by_gr_norm *b);
 by_gr_norm *by_gr_norm_not(by_gr *g, by_gr_expr at, by_gr_norm *a);
-by_gr_norm *by_gr_norm_one_of(by_gr *g, by_gr_expr at, by_gr_norm **v, uint32_t n);
+by_gr_norm *by_gr_norm_one_of(by_gr *g, const by_gr_one_of *o);
 by_gr_norm *by_gr_norm_const(by_gr *g, const by_json *v);
 by_gr_norm *by_gr_norm_enum(by_gr *g, const by_json *list);
 bool by_gr_norm_empty(const by_gr_norm *n);

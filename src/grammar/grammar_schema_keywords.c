@@ -12,7 +12,8 @@ typedef struct {
     by_gr_expr e;
     const by_json *s;
     uint32_t base;
-    by_gr_norm *n; /* conjunction so far */
+    by_gr_norm *n;     /* conjunction so far */
+    by_gr_norm *types; /* what the keywords of single types say, once it is made */
 } place;
 
 static const by_json *get(const place *p, const char *kw) {
@@ -361,13 +362,14 @@ static bool array_terms(place *p, by_gr_norm *n) {
 
 /* ---- what stands beside: applicators ---- */
 
-static bool type_norm(place *p) {
+static by_gr_norm *types_of(place *p) {
     by_gr *g = p->g;
+    if (p->types) return p->types;
     by_gr_norm *n = by_gr_norm_new(g), *all = by_gr_norm_true(g);
     const by_json *type = get(p, "type"), *nullable = get(p, "nullable");
-    if (!n || !all || (type && !check_type(p, type))) return false;
+    if (!n || !all || (type && !check_type(p, type))) return NULL;
     *n = *all;
-    if (!number_terms(p, n, type)) return false;
+    if (!number_terms(p, n, type)) return NULL;
     if (type && !has_type(type, "any")) {
         n->null = has_type(type, "null") || (by_json_is(nullable, BY_JSON_BOOL) && nullable->v.b);
         if (!has_type(type, "boolean")) n->bools = 0;
@@ -375,10 +377,14 @@ static bool type_norm(place *p) {
         if (!has_type(type, "array")) n->n_arr = 0;
         if (!has_type(type, "object")) n->n_obj = 0;
     }
-    if (n->str && !string_terms(p, n)) return false;
-    if (n->n_obj && !object_terms(p, n)) return false;
-    if (n->n_arr && !array_terms(p, n)) return false;
-    return meet(p, n);
+    if (n->str && !string_terms(p, n)) return NULL;
+    if (n->n_obj && !object_terms(p, n)) return NULL;
+    if (n->n_arr && !array_terms(p, n)) return NULL;
+    return p->types = n;
+}
+
+static bool type_norm(place *p) {
+    return meet(p, types_of(p));
 }
 
 static bool values(place *p) {
@@ -483,7 +489,8 @@ static bool one_of(place *p) {
     if (!one) return true;
     if (p->g->opts.one_of_any) return any_of(p, one, "oneOf");
     by_gr_norm **v = branches(p, one, "oneOf");
-    return v && meet(p, by_gr_norm_one_of(p->g, p->e, v, one->n));
+    by_gr_norm *types = v ? types_of(p) : NULL, *beside = types ? by_gr_norm_and(p->g, p->n, types) : NULL;
+    return beside && meet(p, by_gr_norm_one_of(p->g, &(by_gr_one_of){p->e, v, one->n, beside}));
 }
 
 static bool negation(place *p) {

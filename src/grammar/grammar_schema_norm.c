@@ -536,7 +536,7 @@ by_gr_norm *by_gr_norm_not(by_gr *g, by_gr_expr at, by_gr_norm *a) {
 /* ---- exactly one ---- */
 
 static by_gr_norm *only(by_gr *g, const by_gr_norm *a, bool obj) {
-    by_gr_norm *n = by_gr_norm_new(g);
+    by_gr_norm *n = a ? by_gr_norm_new(g) : NULL;
     if (!n) return NULL;
     if (obj)
         n->obj = a->obj, n->n_obj = a->n_obj;
@@ -545,16 +545,40 @@ static by_gr_norm *only(by_gr *g, const by_gr_norm *a, bool obj) {
     return n;
 }
 
-/* Objects (or arrays) of branch i that no other branch takes. */
-static bool alone(by_gr *g, by_gr_expr at, by_gr_norm **v, uint32_t n, uint32_t i, bool obj, by_gr_norm *out) {
-    by_gr_norm *mine = only(g, v[i], obj);
-    for (uint32_t j = 0; mine && j < n; j++) {
+/* The alternatives of n that can hold where all of beside holds. */
+static by_gr_norm *possible(by_gr *g, by_gr_norm *n, by_gr_norm *beside, bool obj) {
+    by_gr_norm *own = only(g, n, obj);
+    if (!own) return NULL;
+    uint32_t total = obj ? own->n_obj : own->n_arr, kept = 0;
+    void **list = by_gr_alloc(g, (total + 1) * sizeof *list);
+    for (uint32_t k = 0; list && k < total; k++) {
+        by_gr_norm one = *own;
+        if (obj)
+            one.obj += k, one.n_obj = 1;
+        else
+            one.arr += k, one.n_arr = 1;
+        by_gr_norm *both = by_gr_norm_and(g, &one, beside);
+        if (!both) return NULL;
+        if (obj ? both->n_obj : both->n_arr) list[kept++] = obj ? (void *)*one.obj : (void *)*one.arr;
+    }
+    if (obj)
+        own->obj = (by_gr_orec **)list, own->n_obj = kept;
+    else
+        own->arr = (by_gr_arec **)list, own->n_arr = kept;
+    return list ? own : NULL;
+}
+
+/* Objects (or arrays) of branch i that no other branch takes; v holds what is possible of the branches. */
+static bool alone(by_gr *g, const by_gr_one_of *o, by_gr_norm **v, uint32_t i, bool obj, by_gr_norm *out) {
+    by_gr_norm *mine = v[i];
+    for (uint32_t j = 0; mine && j < o->n; j++) {
         if (j == i || !(obj ? mine->n_obj : mine->n_arr)) continue;
-        by_gr_norm *other = only(g, v[j], obj), *both = other ? by_gr_norm_and(g, mine, other) : NULL;
+        by_gr_norm *both = by_gr_norm_and(g, mine, v[j]);
+        if (both) both = possible(g, both, o->beside, obj);
         if (!both) return false;
         if (!(obj ? both->n_obj : both->n_arr)) continue; /* disjoint */
-        by_gr_norm *neg = by_gr_norm_not(g, at, other);
-        mine = neg ? only(g, by_gr_norm_and(g, mine, neg), obj) : NULL;
+        by_gr_norm *neg = by_gr_norm_not(g, o->at, v[j]);
+        mine = neg ? possible(g, by_gr_norm_and(g, mine, neg), o->beside, obj) : NULL;
     }
     if (!mine) return false;
     by_gr_norm *sum = by_gr_norm_or(g, out, mine);
@@ -563,12 +587,21 @@ static bool alone(by_gr *g, by_gr_expr at, by_gr_norm **v, uint32_t n, uint32_t 
     return true;
 }
 
-by_gr_norm *by_gr_norm_one_of(by_gr *g, by_gr_expr at, by_gr_norm **v, uint32_t n) {
+static bool all_alone(by_gr *g, const by_gr_one_of *o, bool obj, by_gr_norm *out) {
+    by_gr_norm **v = by_gr_alloc(g, o->n * sizeof *v);
+    for (uint32_t i = 0; v && i < o->n; i++)
+        if (!(v[i] = possible(g, o->v[i], o->beside, obj))) return false;
+    for (uint32_t i = 0; v && i < o->n; i++)
+        if (!alone(g, o, v, i, obj, out)) return false;
+    return v != NULL;
+}
+
+by_gr_norm *by_gr_norm_one_of(by_gr *g, const by_gr_one_of *o) {
     by_gr_norm *out = by_gr_norm_new(g), *one = by_gr_norm_new(g), *two = by_gr_norm_new(g);
     if (!out || !one || !two) return NULL;
     uint32_t nulls = 0, bits[2] = {0};
-    for (uint32_t i = 0; i < n && !by_gr_bad(g); i++) {
-        by_gr_norm x = *v[i], *both;
+    for (uint32_t i = 0; i < o->n && !by_gr_bad(g); i++) {
+        by_gr_norm x = *o->v[i], *both;
         nulls += x.null;
         bits[0] += x.bools & 1;
         bits[1] += x.bools >> 1 & 1;
@@ -578,15 +611,14 @@ by_gr_norm *by_gr_norm_one_of(by_gr *g, by_gr_expr at, by_gr_norm **v, uint32_t 
             return NULL;
     }
     two->n_obj = two->n_arr = 0;
-    by_gr_norm *neg = by_gr_norm_empty(two) ? by_gr_norm_true(g) : by_gr_norm_not(g, at, two);
+    by_gr_norm *neg = by_gr_norm_empty(two) ? by_gr_norm_true(g) : by_gr_norm_not(g, o->at, two);
     by_gr_norm *rest = neg ? by_gr_norm_and(g, one, neg) : NULL;
     if (!rest) return NULL;
     *out = *rest;
     out->null = nulls == 1;
     out->bools = (uint8_t)((bits[0] == 1) | (bits[1] == 1) << 1);
     out->n_obj = out->n_arr = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (!alone(g, at, v, n, i, true, out) || !alone(g, at, v, n, i, false, out)) return NULL;
+    if (!all_alone(g, o, true, out) || !all_alone(g, o, false, out)) return NULL;
     return by_gr_bad(g) ? NULL : out;
 }
 
