@@ -2,6 +2,7 @@
 #include "cuda_host/cuda_host.h"
 
 #include <algorithm>
+#include <cxxabi.h>
 #include <dlfcn.h>
 #include <map>
 #include <new>
@@ -333,13 +334,35 @@ bool allow_smem(const void *name, size_t bytes) {
     return true;
 }
 
-bool run(size3 grid, size3 dim, unsigned cluster, size_t smem_bytes, const void *name, void (*call)(const void *), const void *with) {
+/* Kernels that ran; their names go to a file in the end. */
+static struct launches {
+    std::map<const void *, uint64_t> times;
+    ~launches() {
+        const char *path = getenv("CUDA_HOST_LAUNCHED");
+        FILE *f = path ? fopen(path, "w") : nullptr;
+        for (auto at = times.begin(); f && at != times.end(); ++at) {
+            Dl_info info;
+            if (!dladdr(at->first, &info) || !info.dli_sname) continue;
+            char *name = abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, nullptr);
+            fprintf(f, "%s\n", name ? name : info.dli_sname);
+            free(name);
+        }
+        if (f) fclose(f);
+    }
+} launched;
+
+bool accepts(size3 grid, size3 dim, unsigned cluster, size_t smem_bytes, const void *name) {
     uint64_t threads = static_cast<uint64_t>(dim.x) * dim.y * dim.z, blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
     size_t most = 48 << 10;
     auto at = g.allowed.find(name);
     if (at != g.allowed.end() && at->second > most) most = at->second;
     if (!blocks || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535 || !threads || threads > 1024 || smem_bytes > most) return false;
-    if (cluster > CLUSTER_MAX || grid.x % cluster) return false;
+    return cluster <= CLUSTER_MAX && grid.x % cluster == 0;
+}
+
+void run(size3 grid, size3 dim, unsigned cluster, size_t smem_bytes, const void *name, void (*call)(const void *), const void *with) {
+    uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
+    launched.times[name]++;
     open_machine();
     if (g.self) fail("a kernel launches a kernel");
     g.name = name;
@@ -364,7 +387,7 @@ bool run(size3 grid, size3 dim, unsigned cluster, size_t smem_bytes, const void 
     }
     for (uint64_t i = 0; i < blocks / cluster; i++) run_cluster(grid, cluster, (order.empty() ? i : order[i]) * cluster);
     g.self = nullptr;
-    return true;
+    g.name = nullptr;
 }
 
 /* ---- barriers and exchanges ------------------------------------------------------------------------------------- */
@@ -547,44 +570,8 @@ void copy_wait(int groups_left) {
 
 } // namespace cuda_host
 
-/* ---- the runtime ------------------------------------------------------------------------------------------------ */
+/* ---- the runtime, but for streams and memory: cuda_host_streams.cpp ----------------------------------------------- */
 
-static cudaError_t last_error;
-static cudaError_t report(cudaError_t rc) {
-    if (rc != cudaSuccess) last_error = rc;
-    return rc;
-}
-cudaError_t cuda_host_launched(bool done) { return report(done ? cudaSuccess : cudaErrorInvalidConfiguration); }
-cudaError_t cudaPeekAtLastError() { return last_error; }
-cudaError_t cudaGetLastError() {
-    cudaError_t rc = last_error;
-    last_error = cudaSuccess;
-    return rc;
-}
-const char *cudaGetErrorString(cudaError_t rc) {
-    return rc == cudaSuccess ? "no error" : rc == cudaErrorMemoryAllocation ? "out of memory" : "invalid configuration argument";
-}
-/* Memory of exactly n bytes, full of NaNs: what stands there before a kernel writes is nothing to count on. */
-cudaError_t cudaMalloc(void **p, size_t n) {
-    *p = nullptr;
-    if (n > static_cast<size_t>(1) << 40 || posix_memalign(p, 256, n ? n : 1)) return report(cudaErrorMemoryAllocation);
-    memset(*p, 0xff, n);
-    return cudaSuccess;
-}
-cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) { return cudaMalloc(p, n); }
-cudaError_t cudaFree(void *p) {
-    free(p);
-    return cudaSuccess;
-}
-cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind, cudaStream_t) {
-    memmove(to, from, n);
-    return cudaSuccess;
-}
-cudaError_t cudaMemsetAsync(void *p, int byte, size_t n, cudaStream_t) {
-    memset(p, byte, n);
-    return cudaSuccess;
-}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
     const char *sm = getenv("CUDA_HOST_SM");
     memset(p, 0, sizeof *p);
@@ -595,5 +582,5 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
     return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute, int bytes) {
-    return report(cuda_host::allow_smem(kernel, static_cast<size_t>(bytes)) ? cudaSuccess : cudaErrorInvalidConfiguration);
+    return cuda_host_report(cuda_host::allow_smem(kernel, static_cast<size_t>(bytes)) ? cudaSuccess : cudaErrorInvalidConfiguration);
 }

@@ -2,12 +2,17 @@
  * folder are made of. README.md says what that proves and what it does not.
  *
  * A thread of a block is a fiber with a stack of its own. It runs until it waits for others (a barrier, a warp's exchange, an
- * mbarrier) or ends; then the next one runs. The blocks of a cluster are there together, clusters run one after another. A launch
- * returns when the grid is through. Everything here is for one host thread. Mistakes that are seen (a barrier that nobody can pass, a
- * lane that is missing in an exchange, shared memory beyond what was asked for) print what and where, and abort.
+ * mbarrier) or ends; then the next one runs. The blocks of a cluster are there together, clusters run one after another. A
+ * launch returns when the grid is through. Kernels run in the host thread that waits for them, one at a time. Mistakes that are
+ * seen (a barrier that nobody can pass, a lane that is missing in an exchange, shared memory beyond what was asked for) print
+ * what and where, and abort.
  *
  * Environment: CUDA_HOST_SEED=N picks the next fiber, and the order of the clusters, at random; CUDA_HOST_SM=100 shows a device
- * without the warpgroup's matrix instruction, where the plain kernels run. */
+ * without the warpgroup's matrix instruction, where the plain kernels run. CUDA_HOST_STREAMS says when queued work runs:
+ *   now    (default) while it is queued
+ *   late   when somebody waits for it, and no more than that somebody waits for
+ *   rush   at once on every stream but the first one made, late there: what the others do not wait for has not run yet
+ * CUDA_HOST_LAUNCHED=FILE: the names of the kernels that ran, one a line, at the end of the program. */
 #ifndef BY_CUDA_HOST_H
 #define BY_CUDA_HOST_H
 
@@ -19,8 +24,10 @@ namespace cuda_host {
 struct size3 {
     unsigned x, y, z;
 };
-/* Kernel `call(with)` once for each thread. `name` is the kernel's address. Returns false when the device would refuse the shape. */
-bool run(size3 grid, size3 block, unsigned cluster, size_t smem_bytes, const void *name, void (*call)(const void *), const void *with);
+/* Whether the device would take this shape of a launch. `name` is the kernel's address. */
+bool accepts(size3 grid, size3 block, unsigned cluster, size_t smem_bytes, const void *name);
+/* Kernel `call(with)` once for each thread. */
+void run(size3 grid, size3 block, unsigned cluster, size_t smem_bytes, const void *name, void (*call)(const void *), const void *with);
 /* Most dynamic shared memory that kernels at `name` may ask for. */
 bool allow_smem(const void *name, size_t bytes);
 

@@ -1,9 +1,10 @@
 /* cuda_runtime.h - stands in for the header of the CUDA toolkit where kernels run on the host (cuda_host.h): as much of the runtime
- * and of the device's functions as src/ops/cuda uses. Everything queued on a stream is done at once. */
+ * and of the device's functions as src/ops/cuda uses. */
 #ifndef BY_CUDA_HOST_RUNTIME_H
 #define BY_CUDA_HOST_RUNTIME_H
 
 #include <algorithm>
+#include <functional>
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,14 +56,25 @@ static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
 
 /* ---- runtime ---------------------------------------------------------------------------------------------------- */
 
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorInvalidConfiguration };
+enum cudaError_t {
+    cudaSuccess,
+    cudaErrorInvalidValue,
+    cudaErrorMemoryAllocation,
+    cudaErrorInvalidConfiguration,
+    cudaErrorStreamCaptureUnsupported,
+    cudaErrorStreamCaptureInvalidated,
+    cudaErrorCapturedEvent
+};
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum { cudaHostRegisterMapped, cudaHostRegisterReadOnly, cudaHostAllocMapped, cudaHostAllocPortable };
 enum { cudaStreamNonBlocking, cudaEventDisableTiming };
 #define CUDART_CB
-typedef void *cudaStream_t;
-typedef void *cudaEvent_t;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+typedef struct cuda_host_stream *cudaStream_t;
+typedef struct cuda_host_event *cudaEvent_t;
+typedef struct cuda_host_graph *cudaGraph_t;
+typedef struct cuda_host_exec *cudaGraphExec_t;
 struct cudaDeviceProp {
     char name[256];
     int major, minor, multiProcessorCount;
@@ -84,33 +96,39 @@ static inline cudaError_t cudaGetDeviceCount(int *n) {
     *n = 1;
     return cudaSuccess;
 }
-static inline cudaError_t cudaHostRegister(void *, size_t, unsigned) { return cudaSuccess; }
-static inline cudaError_t cudaHostUnregister(void *) { return cudaSuccess; }
+cudaError_t cudaHostRegister(void *p, size_t n, unsigned flags);
+cudaError_t cudaHostUnregister(void *p);
 static inline cudaError_t cudaHostGetDevicePointer(void **seen, void *p, unsigned) {
     *seen = p;
-    return cudaSuccess;
-}
-static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
-    static char some;
-    *s = &some;
-    return cudaSuccess;
-}
-static inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-static inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return cudaSuccess; }
-static inline cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*f)(void *), void *arg) {
-    f(arg);
     return cudaSuccess;
 }
 static inline cudaError_t cudaMemGetInfo(size_t *unused, size_t *all) {
     *unused = *all = static_cast<size_t>(1) << 36;
     return cudaSuccess;
 }
-static inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-static inline cudaError_t cudaEventCreate(cudaEvent_t *e) { return cudaStreamCreateWithFlags(e, 0); }
-static inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
-static inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-static inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-static inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t s);
+cudaError_t cudaStreamSynchronize(cudaStream_t s);
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags = 0);
+cudaError_t cudaLaunchHostFunc(cudaStream_t s, void (*f)(void *), void *arg);
+cudaError_t cudaEventCreate(cudaEvent_t *e);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t e);
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
+cudaError_t cudaEventSynchronize(cudaEvent_t e);
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t g, unsigned long long flags = 0);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t g, cudaStream_t s);
+cudaError_t cudaGraphDestroy(cudaGraph_t g);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t g);
+
+/* What a profiler would count: calls that allocate, times that the host waited for the device, launches of graphs. */
+struct cuda_host_counts {
+    uint64_t allocs, waits, graph_launches;
+};
+extern "C" cuda_host_counts cuda_host_counts_get();
+
 static inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) { /* no time passes here that means anything */
     *ms = 1;
     return cudaSuccess;
@@ -133,18 +151,25 @@ struct cudaLaunchConfig_t {
     cudaLaunchAttribute *attrs;
     unsigned numAttrs;
 };
-cudaError_t cuda_host_launched(bool done);
+cudaError_t cuda_host_report(cudaError_t rc);
+cudaError_t cuda_host_queue_kernel(cudaStream_t s, std::function<void()> run);
 template <class... P, class... A> static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(P...), A... args) {
-    struct bound {
-        void (*kernel)(P...);
-        std::tuple<P...> with;
-    } all = {kernel, std::tuple<P...>(args...)};
     unsigned cluster = 1;
     for (unsigned i = 0; i < c->numAttrs; i++)
         if (c->attrs[i].id == cudaLaunchAttributeClusterDimension) cluster = c->attrs[i].val.clusterDim.x;
-    auto call = [](const void *p) { std::apply(static_cast<const bound *>(p)->kernel, static_cast<const bound *>(p)->with); };
-    return cuda_host_launched(cuda_host::run({c->gridDim.x, c->gridDim.y, c->gridDim.z}, {c->blockDim.x, c->blockDim.y, c->blockDim.z}, cluster,
-                                             c->dynamicSmemBytes, reinterpret_cast<const void *>(kernel), call, &all));
+    cuda_host::size3 grid = {c->gridDim.x, c->gridDim.y, c->gridDim.z}, block = {c->blockDim.x, c->blockDim.y, c->blockDim.z};
+    const void *name = reinterpret_cast<const void *>(kernel);
+    size_t smem = c->dynamicSmemBytes;
+    if (!cuda_host::accepts(grid, block, cluster, smem, name)) return cuda_host_report(cudaErrorInvalidConfiguration);
+    std::tuple<P...> with(args...);
+    return cuda_host_queue_kernel(c->stream, [=] {
+        struct bound {
+            void (*kernel)(P...);
+            const std::tuple<P...> *with;
+        } all = {kernel, &with};
+        auto call = [](const void *p) { std::apply(static_cast<const bound *>(p)->kernel, *static_cast<const bound *>(p)->with); };
+        cuda_host::run(grid, block, cluster, smem, name, call, &all);
+    });
 }
 
 /* ---- threads that work together --------------------------------------------------------------------------------- */

@@ -10,97 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu_support.h"
-#include "ops/formats.h"
-#include "ops/ops.h"
+#include "gpu_pairs.h"
 
-enum { REF, GPU };
-static by_device *dev[2];
 static int n_cases, n_failed;
-
-/* ---- tensors on both devices ---------------------------------------------------------------------------------- */
-
-typedef struct {
-    by_tensor t[2];
-} pair;
-#define MADE_MAX 65536
-static by_mem *made[MADE_MAX];
-static int n_made;
-
-static pair make(by_dtype dtype, int64_t rows, int64_t cols, const void *bytes) {
-    pair p;
-    int64_t n = rows * by_dtype_row_bytes(dtype, cols);
-    unsigned char *poison = NULL;
-    if (!bytes) {
-        poison = malloc((size_t)n + 1);
-        memset(poison, 0xff, (size_t)n);
-        bytes = poison;
-    }
-    for (int i = 0; i < 2; i++) {
-        by_mem *m = NULL;
-        MUST(by_mem_alloc(&m, dev[i], n > 0 ? (size_t)n : 1, err));
-        if (n) MUST(by_mem_write(m, 0, bytes, (size_t)n, err));
-        made[n_made++] = m;
-        p.t[i] = by_tensor_make(m, 0, dtype, rows, cols);
-    }
-    free(poison);
-    return p;
-}
-static void free_all(void) {
-    while (n_made) by_mem_free(made[--n_made]);
-}
-static const pair none;
-
-/* Random activations: F32, BF16 or A8. */
-static pair acts(by_dtype dtype, int64_t rows, int64_t cols, float scale) {
-    int64_t stride = by_dtype_row_bytes(dtype, cols);
-    unsigned char *b = malloc((size_t)(rows * stride) + 1);
-    float *x = malloc((size_t)cols * 4);
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t i = 0; i < cols; i++) x[i] = normal() * scale;
-        unsigned char *p = b + r * stride;
-        if (dtype == BY_A8) by_quant_act8(x, cols, p, p + cols);
-        for (int64_t i = 0; i < cols && dtype != BY_A8; i++) {
-            uint16_t h = by_bf16_of_f32(x[i]);
-            if (dtype == BY_F32) memcpy(p + 4 * i, &x[i], 4);
-            else memcpy(p + 2 * i, &h, 2);
-        }
-    }
-    pair t = make(dtype, rows, cols, b);
-    free(b);
-    free(x);
-    return t;
-}
-static pair i32s(int64_t rows, int64_t cols, const int32_t *v) { return make(BY_I32, rows, cols, v); }
-static pair bytes_of(by_dtype dtype, int64_t rows, int64_t cols, int lo, int hi, bool no_nan) {
-    int64_t n = rows * by_dtype_row_bytes(dtype, cols);
-    unsigned char *b = malloc((size_t)n + 1);
-    for (int64_t i = 0; i < n; i++) {
-        b[i] = (unsigned char)(lo + (int)(rnd() % (uint32_t)(hi - lo + 1)));
-        if (no_nan && (b[i] & 0x7f) == 0x7f) b[i] ^= 1;
-    }
-    pair t = make(dtype, rows, cols, b);
-    free(b);
-    return t;
-}
-typedef struct {
-    by_weight w[2];
-} wpair;
-static wpair weight(by_dtype dtype, int64_t n, int64_t k) {
-    wpair w = {0};
-    pair d, s = none;
-    if (dtype == BY_FP8_TILE) {
-        d = bytes_of(dtype, n, k, 0, 255, true);
-        s = bytes_of(BY_U8, (n + 31) / 32, k / 32, 112, 118, false);
-    } else if (dtype == BY_FP4_ROW) {
-        d = bytes_of(dtype, n, k, 0, 255, false);
-        s = bytes_of(BY_U8, n, k / 32, 117, 122, false);
-    } else {
-        d = acts(dtype, n, k, 0.05f);
-    }
-    for (int i = 0; i < 2; i++) w.w[i] = (by_weight){d.t[i], s.t[i]};
-    return w;
-}
 
 /* ---- comparison ----------------------------------------------------------------------------------------------- */
 
@@ -688,10 +600,19 @@ static void test_apart(const by_moe_args *full, const by_expert *ref, pair x, pa
         a.experts = here;
         a.part = by_tensor_make(shared[3], 0, y.t[GPU].dtype, T * k, y.t[GPU].cols);
         MUST(by_mem_zero(y.t[GPU].mem, 0, (size_t)(T * y.t[GPU].stride), err));
+        size_t bytes = (size_t)(T * x.t[GPU].stride); /* the rows arrive on the device just in front of the call */
+        unsigned char *rows = download(x.t[GPU]);
+        by_mem *apart = NULL;
+        MUST(by_mem_alloc(&apart, dev[GPU], bytes, err));
+        MUST(by_mem_write(apart, 0, rows, bytes, err));
+        MUST(by_mem_zero(x.t[GPU].mem, 0, bytes, err));
+        free(rows), free(download(x.t[GPU]));
+        MUST(by_mem_copy(x.t[GPU].mem, 0, apart, 0, bytes, err));
         MUST(by_device_beside(dev[GPU], &b, err));
         MUST(by_op_moe(dev[GPU], &a, err));
         compare(all ? "  all experts on the host" : "  every second expert on the host", y, diff_max, worst_max);
         for (int i = 0; i < 4; i++) by_mem_free(mine[i]), by_mem_free(shared[i]);
+        by_mem_free(apart);
         free(here), free(there);
     }
 }
@@ -870,6 +791,9 @@ static void small_cases(void) {
         test_hc_read(9, 160, act), test_hc_read(3, 5120, act), test_check_rows(7, 300, act);
         test_engram_gate(5, 320, act);
     }
+    test_matmul(9, 96, 96, 1, BY_F32, BY_FP8_TILE, BY_F32, true), test_matmul(9, 96, 64, 2, BY_F32, BY_BF16, BY_F32, false);
+    test_matmul(3, 64, 96, 1, BY_A8, BY_FP4_ROW, BY_BF16, false), test_matmul(3, 50, 33, 1, BY_F32, BY_F32, BY_F32, false);
+    test_router(5, 384, 6, 64, BY_BF16, BY_BF16), test_router(5, 600, 8, 96, BY_BF16, BY_F32);
 }
 static void quick_cases(void) {
     small_cases();
