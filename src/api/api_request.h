@@ -50,10 +50,11 @@ typedef struct by_api_error {
     by_api_error_kind kind;
     int http_status;  /* 400; server profile: 404 for an unknown model */
     by_str message;   /* in the arena */
-    const char *code; /* "invalid_request_error", "context_length_exceeded" */
+    const char *code; /* "invalid_request_error"; server profile: what OpenAI's API has, "invalid_value" */
+    by_str param;     /* server profile: the field that is at fault, "messages[1].role"; in the arena, empty = none */
 } by_api_error;
 
-/* {"error":{"message":...,"type":"invalid_request_error","param":null,"code":...}} */
+/* {"error":{"message":...,"type":"invalid_request_error","param":...,"code":...}} */
 void by_api_error_write(by_buf *out, const by_api_error *e);
 
 /* What constrained decoding would enforce: kind is NULL (nothing), "json", "regex", "tool_call", "tool_call_required";
@@ -69,6 +70,7 @@ typedef struct by_api_constraint {
 typedef struct by_api_grammar {
     const char *kind;
     const char *field; /* of the request, for messages */
+    const char *param; /* the same as errors name it; NULL = field */
     by_str text;
     by_str options; /* JSON object as by_grammar_options_read takes it, or empty */
     bool required, one_call; /* tools: at least one call, the prompt has opened the block; at most one */

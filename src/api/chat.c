@@ -219,16 +219,22 @@ static by_status check_file(by_convert *cv, const by_json *p, by_str path) {
     return by_check_file_data(cv, data->v.s, path);
 }
 
+static void at_part(by_convert *cv, const by_json *p, uint32_t at, uint32_t i) {
+    cv->at = (by_place){"messages", at, ".content", i, by_variant(p) == PART_IMAGE ? ".image_url.url" : ".file_data"};
+}
+
 /* All pictures of a message, before any of them is looked at closely. path: of the message, made when there is one. */
 static by_status check_pictures(by_convert *cv, const by_json *list, uint32_t at, bool allowed, by_str *path) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < list->n; i++) {
         const by_json *p = &list->v.items[i];
         if (by_variant(p) == PART_TEXT) continue;
+        at_part(cv, p, at, i);
         if (n++ == 0) BY_TRY(place_of(cv, ".messages[", at, "]", path));
         if (by_variant(p) == PART_IMAGE) BY_TRY(check_link(cv, by_field(by_field(p, 1), 0)->v.s, at, i));
         else BY_TRY(check_file(cv, p, *path));
     }
+    by_at_item(cv, "messages", at, ".content");
     if (n && !allowed) return BY_REFUSE(cv, BY_STR("Image in assistant message is not supported"));
     return BY_OK;
 }
@@ -257,6 +263,7 @@ static by_status convert_content(by_convert *cv, const by_json *v, uint32_t at, 
     BY_TRY(by_content_begin(cv, &c, v->n));
     for (uint32_t i = 0; i < v->n; i++) {
         const by_json *p = &v->v.items[i];
+        at_part(cv, p, at, i);
         if (by_variant(p) == PART_TEXT) by_content_text(&c, by_field(p, 1)->v.s);
         else BY_TRY(convert_picture(cv, p, path, &c));
     }
@@ -269,7 +276,8 @@ static by_status check_not_empty(by_convert *cv, const by_json *content_value, u
     if (!cv->server || content_value->type != BY_JSON_ARRAY || content_value->n) return BY_OK;
     by_str place;
     BY_TRY(place_of(cv, "messages[", at, "].content: ", &place));
-    return BY_REFUSE(cv, place, BY_STR("must not be an empty list"));
+    by_at_item(cv, "messages", at, ".content");
+    return BY_REFUSE_CODE(cv, "empty_array", place, BY_STR("must not be an empty list"));
 }
 
 /* Calls that wait for their tool messages. */
@@ -281,11 +289,13 @@ typedef struct {
 } pending;
 
 static by_status insufficient(by_convert *cv) {
+    by_at(cv, "messages");
     return BY_REFUSE(cv, BY_STR("An assistant message with 'tool_calls' must be followed by tool messages responding to each "
                                 "'tool_call_id'. (insufficient tool messages following tool_calls message)"));
 }
 
-static by_status duplicate_id(by_convert *cv, by_str id, uint32_t at) {
+static by_status duplicate_id(by_convert *cv, by_str id, uint32_t at, const char *member) {
+    by_at_item(cv, "messages", at, member);
     return BY_REFUSE(cv, BY_STR("Duplicate value for 'tool_call_id' of "), id, BY_STR(" in message["), by_number_text(cv, at),
                      BY_STR("]"));
 }
@@ -303,7 +313,7 @@ static by_status convert_calls(by_convert *cv, const by_json *list, uint32_t at,
     BY_TRY(by_str_set_init(cv, &wait->ids, list->n));
     for (uint32_t i = 0; i < list->n; i++) {
         uint32_t *value;
-        if (!by_str_set_add(&wait->ids, out[i].id, &value)) return duplicate_id(cv, out[i].id, at);
+        if (!by_str_set_add(&wait->ids, out[i].id, &value)) return duplicate_id(cv, out[i].id, at, ".tool_calls");
     }
     return BY_OK;
 }
@@ -317,11 +327,13 @@ static by_status convert_assistant(by_convert *cv, const by_json *v, uint32_t at
     if (by_given(list) && list->n == 0) {
         by_str place;
         BY_TRY(place_of(cv, "Invalid 'messages[", at, "].tool_calls': ", &place));
-        return BY_REFUSE(cv, place,
-                         BY_STR("empty array. Expected an array with minimum length 1, but got an empty array instead."));
+        by_at_item(cv, "messages", at, ".tool_calls");
+        return BY_REFUSE_CODE(cv, "empty_array", place,
+                              BY_STR("empty array. Expected an array with minimum length 1, but got an empty array instead."));
     }
+    by_at_item(cv, "messages", at, ".content");
     if (!by_given(text) && !by_given(list))
-        return BY_REFUSE(cv, BY_STR("Invalid assistant message: content or tool_calls must be set"));
+        return BY_REFUSE_CODE(cv, "missing_required_parameter", BY_STR("Invalid assistant message: content or tool_calls must be set"));
     m->has_reasoning = by_given(reasoning);
     if (m->has_reasoning) m->reasoning = reasoning->v.s;
     m->prefix = by_given(by_field(v, MSG_PREFIX)) && by_field(v, MSG_PREFIX)->v.b;
@@ -329,6 +341,7 @@ static by_status convert_assistant(by_convert *cv, const by_json *v, uint32_t at
 }
 
 static by_status convert_tool_message(by_convert *cv, const by_json *v, uint32_t at, pending *wait) {
+    by_at_item(cv, "messages", at, wait->n ? ".tool_call_id" : ".role");
     if (wait->n == 0)
         return BY_REFUSE(cv, BY_STR("Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"));
     by_str id = by_field(v, MSG_CALL_ID)->v.s;
@@ -337,7 +350,7 @@ static by_status convert_tool_message(by_convert *cv, const by_json *v, uint32_t
         return BY_REFUSE(cv, BY_STR("An assistant message with 'tool_calls' must be followed by tool messages responding to "
                                     "each 'tool_call_id', The following tool_call_ids did not have response messages: "),
                          id);
-    if ((*answered)++) return duplicate_id(cv, id, at);
+    if ((*answered)++) return duplicate_id(cv, id, at, ".tool_call_id");
     by_recipe_message *m;
     BY_TRY(by_add_message(cv, BY_ROLE_TOOL, &m));
     m->call_id = id;
@@ -362,9 +375,11 @@ static by_status convert_message(by_convert *cv, const by_json *v, uint32_t at, 
 
 static by_status convert_all_messages(by_convert *cv, const by_json *list) {
     pending wait = {0};
-    if (list->n == 0) return BY_REFUSE(cv, BY_STR("Empty input messages"));
+    by_at(cv, "messages");
+    if (list->n == 0) return BY_REFUSE_CODE(cv, "empty_array", BY_STR("Empty input messages"));
     for (uint32_t i = 0; i < list->n; i++) BY_TRY(convert_message(cv, &list->v.items[i], i, &wait));
     if (wait.n) return insufficient(cv);
+    by_at(cv, "messages");
     for (uint32_t i = 0; i + 1 < cv->n_messages; i++)
         if (cv->messages[i].prefix)
             return BY_REFUSE(cv, BY_STR("Invalid completion message: prefix set true with message which is not final message "
@@ -376,6 +391,7 @@ static by_status convert_all_messages(by_convert *cv, const by_json *list) {
 
 static by_status check_json_word(by_convert *cv, const by_json *f) {
     if (!by_given(f) || by_variant(f) != BY_FORMAT_JSON_OBJECT || by_mentions_json(cv)) return BY_OK;
+    by_at(cv, "messages");
     return BY_REFUSE(cv, BY_STR("Prompt must contain the word 'json' in some form to use 'response_format' of type "
                                 "'json_object'."));
 }
@@ -390,9 +406,11 @@ static by_status convert_choice(by_convert *cv, const by_json *v) {
 static by_status check_prefix(by_convert *cv, const by_json *body) {
     const by_json *f = by_field(body, F_FORMAT), *list = by_field(body, F_TOOLS);
     if (cv->n_messages == 0 || !cv->messages[cv->n_messages - 1].prefix) return BY_OK;
+    by_at(cv, "response_format");
     if (by_given(f) && by_variant(f) == BY_FORMAT_JSON_OBJECT)
         return BY_REFUSE(cv, BY_STR("response_format json_object should not be used with prefix"));
     bool has_calls = by_given(list) && list->n;
+    by_at(cv, has_calls ? "tools" : "messages");
     for (uint32_t i = 0; i < cv->n_messages; i++) has_calls = has_calls || cv->messages[i].n_calls;
     return has_calls ? BY_REFUSE(cv, BY_STR("Function call should not be used with prefix")) : BY_OK;
 }
@@ -412,6 +430,7 @@ static by_status convert_stream(by_convert *cv, const by_json *body) {
     const by_json *stream = by_field(body, F_STREAM), *options = by_field(body, F_STREAM_OPTIONS);
     cv->out->stream = by_given(stream) && stream->v.b;
     if (!by_given(options)) return BY_OK;
+    by_at(cv, "stream_options");
     if (!cv->out->stream) return BY_REFUSE(cv, BY_STR("stream_options should be set along with stream = true"));
     cv->out->include_usage = by_given(by_field(options, 0)) && by_field(options, 0)->v.b;
     const by_json *each = by_field(options, 1); /* vLLM's; the original ignores it whatever it holds */
@@ -423,6 +442,7 @@ static by_status convert_logprobs(by_convert *cv, const by_json *on, const by_js
     by_api_inference *inf = &cv->out->inference;
     inf->logprobs = by_given(on) && on->v.b;
     if (!by_given(top)) return BY_OK;
+    by_at(cv, inf->logprobs ? "top_logprobs" : "logprobs");
     if (!inf->logprobs)
         return BY_REFUSE(cv, BY_STR("Invalid top_logprobs and logprobs value, logprobs must be set to true if top_logprobs is "
                                     "used."));
@@ -435,6 +455,7 @@ static by_status convert_logprobs(by_convert *cv, const by_json *on, const by_js
 static by_status convert_sampling(by_convert *cv, const by_json *body) {
     const by_json *n = by_field(body, F_N);
     by_api_inference *inf = &cv->out->inference;
+    by_at(cv, "n");
     if (by_given(n) && n->v.i != 1 && !cv->server)
         return BY_REFUSE(cv, BY_STR("Invalid n value (currently only n = 1 is supported)"));
     if (by_given(n)) BY_TRY(by_set_n(cv, n));
@@ -443,7 +464,7 @@ static by_status convert_sampling(by_convert *cv, const by_json *body) {
     BY_TRY(by_set_temperature(cv, by_field(body, F_TEMPERATURE)));
     BY_TRY(by_set_top_p(cv, by_field(body, F_TOP_P)));
     BY_TRY(convert_logprobs(cv, by_field(body, F_LOGPROBS), by_field(body, F_TOP_LOGPROBS)));
-    BY_TRY(by_set_max_tokens(cv, by_field(body, F_MAX_TOKENS), false));
+    BY_TRY(by_set_max_tokens(cv, by_field(body, F_MAX_TOKENS), "max_tokens", false));
     return by_set_seed(cv, by_field(body, F_SEED));
 }
 

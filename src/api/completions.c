@@ -35,7 +35,10 @@ static const by_shape body_shape = BY_SHAPE_STRUCT_OF(body_fields);
 
 /* ---- prompts ---- */
 
-static by_status refuse_prompt(by_convert *cv, const char *what) { return BY_REFUSE(cv, BY_STR("prompt: "), by_str_z(what)); }
+static by_status refuse_prompt(by_convert *cv, const char *what) {
+    by_at(cv, "prompt");
+    return BY_REFUSE(cv, BY_STR("prompt: "), by_str_z(what));
+}
 
 static by_status convert_ids(by_convert *cv, const by_json *list, by_api_prompt *out) {
     uint32_t *ids = BY_MAKE(cv, uint32_t, list->n);
@@ -76,6 +79,7 @@ static by_status convert_prompts(by_convert *cv, const by_json *v) {
 
 static by_status convert_suffix(by_convert *cv, const by_json *v) {
     if (!by_given(v)) return BY_OK;
+    by_at(cv, "suffix");
     if (cv->out->n_prompts != 1 || cv->out->prompts[0].n_ids)
         return BY_REFUSE(cv, BY_STR("suffix: needs one prompt, and that as text"));
     cv->out->has_suffix = true;
@@ -88,6 +92,7 @@ static by_status convert_suffix(by_convert *cv, const by_json *v) {
 static by_status convert_stream(by_convert *cv, const by_json *stream, const by_json *options) {
     cv->out->stream = by_given(stream) && stream->v.b;
     if (!by_given(options)) return BY_OK;
+    by_at(cv, "stream_options");
     if (!cv->out->stream) return BY_REFUSE(cv, BY_STR("stream_options should be set along with stream = true"));
     cv->out->include_usage = by_given(by_field(options, 0)) && by_field(options, 0)->v.b;
     const by_json *each = by_field(options, 1); /* vLLM's; the original ignores it whatever it holds */
@@ -98,6 +103,7 @@ static by_status convert_stream(by_convert *cv, const by_json *stream, const by_
 static by_status convert_logprobs(by_convert *cv, const by_json *v) {
     by_api_inference *inf = &cv->out->inference;
     if (!by_given(v)) return BY_OK;
+    by_at(cv, "logprobs");
     if (v->v.i > 20) return BY_REFUSE(cv, BY_STR("Invalid logprobs value, the valid range of logprobs is [0, 20]"));
     inf->logprobs = inf->has_top_logprobs = true;
     inf->top_logprobs = (uint32_t)v->v.i;
@@ -106,6 +112,7 @@ static by_status convert_logprobs(by_convert *cv, const by_json *v) {
 
 static by_status convert_echo(by_convert *cv, const by_json *v) {
     cv->out->echo_prompt = by_given(v) && v->v.b;
+    by_at(cv, "echo");
     if (cv->out->echo_prompt && cv->out->inference.logprobs && cv->out->has_suffix)
         return BY_REFUSE(cv, BY_STR("echo with logprobs: not for a prompt with a suffix"));
     return BY_OK;
@@ -114,13 +121,14 @@ static by_status convert_echo(by_convert *cv, const by_json *v) {
 /* 0 scores a prompt: echo and logprobs of it alone. */
 static by_status convert_max_tokens(by_convert *cv, const by_json *v) {
     by_api_inference *inf = &cv->out->inference;
+    by_at(cv, "max_tokens");
     if (by_given(v) && v->v.i == 0) {
         if (!cv->out->echo_prompt) return BY_REFUSE(cv, BY_STR("max_tokens: 0 is only possible with echo: true"));
         inf->max_tokens = 0;
         inf->has_max_tokens = true;
         return BY_OK;
     }
-    BY_TRY(by_set_max_tokens(cv, v, false));
+    BY_TRY(by_set_max_tokens(cv, v, "max_tokens", false));
     if (inf->has_max_tokens) return BY_OK;
     inf->has_max_tokens = inf->default_max_tokens = true;
     inf->max_tokens = DEFAULT_MAX_TOKENS;

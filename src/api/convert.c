@@ -33,8 +33,23 @@ by_status by_join(by_convert *cv, const by_str *texts, uint32_t n, by_str separa
     return BY_OK;
 }
 
+static by_status name_place(by_convert *cv, by_str *out) {
+    by_buf text = {0};
+    by_buf_push_z(&text, cv->at.head);
+    if (cv->at.i >= 0) by_buf_printf(&text, "[%lld]", (long long)cv->at.i);
+    if (cv->at.mid) by_buf_push_z(&text, cv->at.mid);
+    if (cv->at.k >= 0) by_buf_printf(&text, "[%lld]", (long long)cv->at.k);
+    if (cv->at.tail) by_buf_push_z(&text, cv->at.tail);
+    *out = text.failed ? (by_str){0} : by_arena_dup(cv->arena, by_buf_str(&text));
+    by_buf_deinit(&text);
+    return out->ptr ? BY_OK : by_no_memory(cv);
+}
+
 by_status by_refuse_parts(by_convert *cv, const by_str *parts, uint32_t n) {
-    *cv->error = (by_api_error){.kind = BY_API_REFUSED, .http_status = 400, .code = "invalid_request_error"};
+    bool placed = cv->server && cv->at.head;
+    *cv->error = (by_api_error){
+        .kind = BY_API_REFUSED, .http_status = 400, .code = placed ? "invalid_value" : "invalid_request_error"};
+    if (placed) BY_TRY(name_place(cv, &cv->error->param));
     BY_TRY(by_join(cv, parts, n, by_str_of(NULL, 0), &cv->error->message));
     /* places of pictures begin with a dot in the original */
     if (cv->server && by_str_starts(cv->error->message, BY_STR("."))) cv->error->message = by_str_skip(cv->error->message, 1);
@@ -57,7 +72,8 @@ void by_api_error_write(by_buf *out, const by_api_error *e) {
     by_json_out_key(&o, "type");
     by_json_out_z(&o, "invalid_request_error");
     by_json_out_key(&o, "param");
-    by_json_out_null(&o);
+    if (e->param.len) by_json_out_string(&o, e->param);
+    else by_json_out_null(&o);
     by_json_out_key(&o, "code");
     by_json_out_z(&o, e->code);
     by_json_out_object_end(&o);
@@ -72,12 +88,19 @@ static by_status fail_body(by_convert *cv, by_api_error_kind kind, by_str prefix
 }
 
 by_status by_check_body(by_convert *cv, by_json *body, const by_shape *shape) {
-    by_buf message = {0};
-    by_shape_job job = {.arena = cv->arena, .message = &message, .err = cv->err, .server = cv->server};
+    by_buf message = {0}, param = {0};
+    by_shape_job job = {
+        .arena = cv->arena, .message = &message, .param = cv->server ? &param : NULL, .err = cv->err, .server = cv->server};
     by_status status = by_shape_check(&job, body, shape);
     if (status == BY_EINVAL)
         status = fail_body(cv, BY_API_BAD_BODY, BY_STR("invalid request body: "), by_buf_str(&message));
+    if (status == BY_EINVAL && cv->server) {
+        cv->error->code = job.code;
+        cv->error->param = by_arena_dup(cv->arena, by_buf_str(&param));
+        if (!cv->error->param.ptr) status = by_no_memory(cv);
+    }
     by_buf_deinit(&message);
+    by_buf_deinit(&param);
     return status;
 }
 
@@ -180,6 +203,7 @@ static by_status refuse_model(by_convert *cv, by_str model, const by_api_model_n
     }
     by_str list;
     BY_TRY(by_join(cv, names, n, BY_STR(", "), &list));
+    by_at(cv, "model");
     by_status status =
         BY_REFUSE(cv, BY_STR("The supported API model names are "), list, BY_STR(", but you passed "), model, BY_STR("."));
     if (cv->opt->profile == BY_API_SERVER) { /* what the clients of OpenAI and Anthropic expect */
@@ -248,6 +272,7 @@ void by_set_thinking(by_convert *cv, const by_json *thinking, const by_json *eff
 
 by_status by_set_penalty(by_convert *cv, const by_json *v, const char *name, float *out) {
     if (!by_given(v)) return BY_OK;
+    by_at(cv, name);
     if (!(v->v.d >= -2 && v->v.d <= 2))
         return BY_REFUSE(cv, BY_STR("Invalid "), by_str_z(name), BY_STR(" value, the valid range of "), by_str_z(name),
                          BY_STR(" is [-2, 2]"));
@@ -257,6 +282,7 @@ by_status by_set_penalty(by_convert *cv, const by_json *v, const char *name, flo
 
 by_status by_set_seed(by_convert *cv, const by_json *v) {
     if (!by_given(v)) return BY_OK;
+    by_at(cv, "seed");
     if (v->type == BY_JSON_UINT)
         return BY_REFUSE(cv, BY_STR("Invalid seed value, the valid range of seed is ["), cv->server ? BY_STR("-2^63") : BY_STR("0"),
                          BY_STR(", 2^63)"));
@@ -267,6 +293,7 @@ by_status by_set_seed(by_convert *cv, const by_json *v) {
 
 by_status by_set_temperature(by_convert *cv, const by_json *v) {
     if (!by_given(v)) return BY_OK;
+    by_at(cv, "temperature");
     if (!(v->v.d >= 0 && v->v.d <= 2))
         return BY_REFUSE(cv, BY_STR("Invalid temperature value, the valid range of temperature is [0, 2]"));
     if (!cv->out->conversation.thinking || cv->honour)
@@ -277,6 +304,7 @@ by_status by_set_temperature(by_convert *cv, const by_json *v) {
 by_status by_set_top_p(by_convert *cv, const by_json *v) {
     const by_recipe_conversation *c = &cv->out->conversation;
     float asked = by_given(v) ? (float)v->v.d : 1.0f;
+    by_at(cv, "top_p");
     if (!(asked > 0 && asked <= 1))
         return BY_REFUSE(cv, BY_STR("Invalid top_p value, the valid range of top_p is (0, 1.0]"));
     float *top_p = &cv->out->inference.top_p;
@@ -287,8 +315,9 @@ by_status by_set_top_p(by_convert *cv, const by_json *v) {
     return BY_OK;
 }
 
-by_status by_set_max_tokens(by_convert *cv, const by_json *v, bool lower) {
+by_status by_set_max_tokens(by_convert *cv, const by_json *v, const char *name, bool lower) {
     if (!by_given(v)) return BY_OK;
+    by_at(cv, name);
     uint32_t bound = cv->out->conversation.thinking ? cv->opt->thinking_max_tokens : cv->opt->plain_max_tokens;
     uint32_t n = (uint32_t)v->v.i;
     if (n == 0 || (n > bound && !lower))
@@ -309,7 +338,9 @@ by_status by_set_stop(by_convert *cv, const by_json *stop) {
     if (!by_given(stop)) return BY_OK;
     bool one = stop->type == BY_JSON_STRING;
     uint32_t n = one ? 1 : stop->n;
-    if (n > STOPS_MAX) return BY_REFUSE(cv, BY_STR("Stop string array too long: "), by_number_text(cv, n));
+    by_at(cv, cv->out->api == BY_API_MESSAGES ? "stop_sequences" : "stop");
+    if (n > STOPS_MAX)
+        return BY_REFUSE_CODE(cv, "array_above_max_length", BY_STR("Stop string array too long: "), by_number_text(cv, n));
     by_str *stops = BY_MAKE(cv, by_str, n);
     if (!stops) return by_no_memory(cv);
     for (uint32_t i = 0; i < n; i++) {
@@ -318,6 +349,7 @@ by_status by_set_stop(by_convert *cv, const by_json *stop) {
         by_str place = BY_STR("stop");
         const by_str parts[] = {BY_STR("stop["), by_number_text(cv, i), BY_STR("]")};
         if (!one) BY_TRY(by_join(cv, parts, 3, by_str_of(NULL, 0), &place));
+        if (!one) cv->at.i = i;
         return refuse_empty_stop(cv, place);
     }
     cv->out->parsing.stops = stops;
@@ -350,6 +382,7 @@ by_status by_check_reasoning(by_convert *cv, by_str field) {
         const by_recipe_message *m = &cv->messages[i];
         if (m->role == BY_ROLE_USER) break;
         if (m->role != BY_ROLE_ASSISTANT || m->has_reasoning || !(cv->n_tools || m->n_calls)) continue;
+        by_at(cv, cv->out->api == BY_API_RESPONSES ? "input" : "messages");
         return BY_REFUSE(cv, BY_STR("The `"), field, BY_STR("` in the thinking mode must be passed back to the API."));
     }
     return BY_OK;

@@ -8,6 +8,15 @@
 #include "api/api_request.h"
 #include "api/shape.h"
 
+/* The field that is being looked at, for errors: head, [i], mid, [k], tail; an index below 0 and NULL are left out. */
+typedef struct by_place {
+    const char *head;
+    int64_t i;
+    const char *mid;
+    int64_t k;
+    const char *tail;
+} by_place;
+
 typedef struct by_convert {
     by_arena *arena;
     const by_api_options *opt;
@@ -15,6 +24,7 @@ typedef struct by_convert {
     by_api_error *error;
     by_err *err;
     bool server; /* profile */
+    by_place at; /* what a refusal is about; head NULL: nothing in particular. Whoever may refuse sets it first */
     bool honour; /* temperature and top_p stay as they were sent */
     bool strict_format, one_call; /* strict mode of a json_schema format; parallel calls are not wanted */
     bool force_call; /* server profile: a tool must be called, without the prompt saying so */
@@ -24,14 +34,35 @@ typedef struct by_convert {
     /* tools of the request, their parameters as they were sent until the choice is applied */
     by_recipe_tool *tools;
     uint32_t n_tools;
+    const by_place *tool_places; /* [n_tools]: where they stand in the request; NULL = one after the other in "tools" */
 } by_convert;
 
 /* ---- errors ---- */
 
-/* Refuses the request with the concatenation of n texts. Returns BY_EINVAL, or BY_ENOMEM. */
+static inline void by_at(by_convert *cv, const char *field) { cv->at = (by_place){field, -1, NULL, -1, NULL}; }
+static inline void by_at_item(by_convert *cv, const char *list, uint32_t i, const char *member) {
+    cv->at = (by_place){list, i, member, -1, NULL};
+}
+
+/* Entry i of a list at a place; of its member, where the place has a list already. A third list is not told. */
+static inline by_place by_place_in(by_place p, const char *member, uint32_t i) {
+    if (p.i < 0) return p.i = i, p;
+    if (p.k >= 0) return p;
+    if (member) p.mid = member;
+    return p.k = i, p;
+}
+
+/* Refuses the request with the concatenation of n texts, for the field at cv->at; the code is "invalid_value" when there is one.
+ * Returns BY_EINVAL, or BY_ENOMEM. */
 by_status by_refuse_parts(by_convert *cv, const by_str *parts, uint32_t n);
 #define BY_REFUSE(cv, ...)                                                                                             \
     by_refuse_parts((cv), (const by_str[]){__VA_ARGS__}, BY_COUNT(((const by_str[]){__VA_ARGS__})))
+/* The same with a code of OpenAI's API, which the server profile has. */
+#define BY_REFUSE_CODE(cv, code_, ...) by_recode((cv), (code_), BY_REFUSE(cv, __VA_ARGS__))
+static inline by_status by_recode(by_convert *cv, const char *code, by_status status) {
+    if (status == BY_EINVAL && cv->server) cv->error->code = code;
+    return status;
+}
 /* A number as text in the arena ("" when memory is out). */
 by_str by_number_text(by_convert *cv, uint64_t n);
 by_status by_no_memory(by_convert *cv);
@@ -87,7 +118,7 @@ by_status by_set_penalty(by_convert *cv, const by_json *v, const char *name, flo
 by_status by_set_seed(by_convert *cv, const by_json *v); /* INT, UINT or null */
 by_status by_set_temperature(by_convert *cv, const by_json *v);
 by_status by_set_top_p(by_convert *cv, const by_json *v);
-by_status by_set_max_tokens(by_convert *cv, const by_json *v, bool lower);
+by_status by_set_max_tokens(by_convert *cv, const by_json *v, const char *name, bool lower);
 
 /* stop: string, list of strings, or null. */
 by_status by_set_stop(by_convert *cv, const by_json *stop);

@@ -9,6 +9,7 @@
 /* ---- reading ---- */
 
 static by_status refuse_field(by_convert *cv, const char *field, const char *why) {
+    by_at(cv, field);
     return BY_REFUSE(cv, by_str_z(field), BY_STR(": "), by_str_z(why));
 }
 
@@ -18,6 +19,7 @@ static by_status set_grammar(by_convert *cv, by_api_grammar g) {
     if (now->kind) {
         bool same = strcmp(now->kind, g.kind) == 0 && by_str_eq(now->text, g.text) && by_str_eq(now->options, g.options);
         if (same) return BY_OK;
+        by_at(cv, g.field);
         return BY_REFUSE(cv, by_str_z(now->field), BY_STR(" and "), by_str_z(g.field), BY_STR(" both limit the answer: give one"));
     }
     g.bound_id = -1;
@@ -303,6 +305,7 @@ static by_status read_format(by_convert *cv, by_api_grammar *g) {
     by_buf b = {0};
     by_json_out o = by_json_out_init(&b, BY_JSON_COMPACT);
     g->kind = "json_schema";
+    g->param = cv->out->api == BY_API_RESPONSES ? "text.format.schema" : "response_format.json_schema.schema";
     if (cv->strict_format) g->options = BY_STR(STRICT_OPTIONS);
     if (cv->strict_format) write_strict(&o, c->schema, AT_SCHEMA);
     else by_json_out_value(&o, c->schema);
@@ -355,7 +358,10 @@ static by_status tools_grammar(by_convert *cv, by_str without_calls) {
     by_json_out_array_end(&o);
     by_api_grammar g = {.kind = "tools", .field = "tools", .required = c->choice == BY_CHOICE_REQUIRED, .one_call = cv->one_call,
                         .forced = cv->force_call, .without_calls = without_calls};
-    if (without_calls.len) g.field = "tools and the format of the answer";
+    if (without_calls.len) {
+        g.field = "tools and the format of the answer";
+        g.param = "tools";
+    }
     BY_TRY(keep(cv, &b, &g.text));
     return set_grammar(cv, g);
 }

@@ -530,7 +530,7 @@ by_status by_convert_messages(by_convert *cv, by_json *body) {
     BY_TRY(by_set_stop(cv, by_field(body, MB_STOP)));
     BY_TRY(by_set_temperature(cv, by_field(body, MB_TEMPERATURE)));
     BY_TRY(by_set_top_p(cv, by_field(body, MB_TOP_P)));
-    BY_TRY(by_set_max_tokens(cv, by_field(body, MB_MAX_TOKENS), true));
+    BY_TRY(by_set_max_tokens(cv, by_field(body, MB_MAX_TOKENS), "max_tokens", true));
     BY_TRY(by_end_server_fields(cv, &whole));
     return by_finish_conversation(cv);
 }

@@ -1,7 +1,8 @@
 /* resolve.c - how many tokens may be generated. */
 #include "api/convert.h"
 
-static by_status refuse_length(by_convert *cv, uint64_t limit, uint64_t prompt, uint64_t asked) {
+static by_status refuse_length(by_convert *cv, uint64_t limit, uint64_t prompt, uint64_t asked, by_api_kind of) {
+    by_at(cv, of == BY_API_RESPONSES ? "input" : of == BY_API_COMPLETIONS ? "prompt" : "messages");
     by_status status = BY_REFUSE(
         cv, BY_STR("This model's maximum context length is "), by_number_text(cv, limit),
         BY_STR(" tokens. However, you requested "), by_number_text(cv, prompt + asked), BY_STR(" tokens ("),
@@ -22,7 +23,7 @@ by_status by_api_resolve_max_tokens(uint32_t *out, by_api_error *error, by_arena
                  : c->conversation.effort == BY_EFFORT_MAX ? 131072
                                                           : 65536;
     if (prompt_tokens > context_limit || (asked && n > context_limit - prompt_tokens))
-        return refuse_length(&cv, context_limit, prompt_tokens, asked ? n : 0);
+        return refuse_length(&cv, context_limit, prompt_tokens, asked ? n : 0, c->api);
     uint64_t left = context_limit - prompt_tokens;
     if (n > left) n = left;
     *out = n ? (uint32_t)n : 1;

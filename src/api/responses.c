@@ -7,13 +7,17 @@
 static by_status convert_tools(by_convert *cv, const by_json *list, by_responses_tools *t) {
     if (!by_given(list)) return BY_OK;
     BY_TRY(by_responses_check_names(cv, list, BY_STR("tools")));
+    by_at(cv, "tools");
     return by_responses_add_tools(cv, t, list, BY_STR("tools"));
 }
 
 static by_status convert_input(by_convert *cv, const by_json *body, by_responses_tools *t) {
     const by_json *input = by_field(body, RB_INPUT), *instructions = by_field(body, RB_INSTRUCTIONS);
     bool instructed = by_given(instructions) && instructions->v.s.len;
-    if (!by_given(input) && !instructed) return BY_REFUSE(cv, BY_STR("Either input or instructions must be provided"));
+    by_at(cv, "input");
+    if (!by_given(input) && !instructed) return BY_REFUSE_CODE(cv, "missing_required_parameter",
+                                                               BY_STR("Either input or instructions must be provided"));
+    by_at(cv, "input");
     if (cv->server && input->type == BY_JSON_STRING && input->v.s.len == 0 && !instructed)
         return BY_REFUSE(cv, BY_STR("input: must not be empty"));
     if (instructed) {
@@ -28,6 +32,7 @@ static by_status convert_choice(by_convert *cv, const by_json *v) {
     by_choice c = {BY_CHOICE_AUTO, {NULL, 0}};
     if (v->type == BY_JSON_OBJECT) {
         bool web = by_variant(v) == RC_WEB_SEARCH || by_variant(v) == RC_WEB_SEARCH_2025;
+        by_at(cv, "tool_choice");
         if (web && cv->opt->reject_responses_web_search) return BY_REFUSE(cv, BY_STR("Server tools are not supported"));
         if (!web) c.name = by_field(v, 1)->v.s;
     } else if (by_given(v)) {
@@ -40,6 +45,7 @@ static by_status convert_format(by_convert *cv, const by_json *text) {
     by_recipe_conversation *c = &cv->out->conversation;
     const by_json *f = by_given(text) ? by_field(text, RX_FORMAT) : text;
     if (by_given(f)) c->format = (by_recipe_format)by_variant(f);
+    by_at(cv, "input");
     if (c->format == BY_FORMAT_JSON_OBJECT && !by_mentions_json(cv))
         return BY_REFUSE(cv, BY_STR("Response input messages must contain the word 'json' in some form to use 'text.format' of "
                                     "type 'json_object'."));
@@ -57,13 +63,14 @@ static by_status convert_sampling(by_convert *cv, const by_json *body) {
     BY_TRY(by_set_temperature(cv, by_field(body, RB_TEMPERATURE)));
     BY_TRY(by_set_top_p(cv, by_field(body, RB_TOP_P)));
     if (by_given(top)) {
+        by_at(cv, "top_logprobs");
         if (top->v.i > 20)
             return BY_REFUSE(cv, BY_STR("Invalid top_logprobs value, the valid range of top_logprobs is [0, 20]."));
         inf->logprobs = true;
         inf->has_top_logprobs = true;
         inf->top_logprobs = (uint32_t)top->v.i;
     }
-    return by_set_max_tokens(cv, by_field(body, RB_MAX_OUTPUT_TOKENS), false);
+    return by_set_max_tokens(cv, by_field(body, RB_MAX_OUTPUT_TOKENS), "max_output_tokens", false);
 }
 
 /* ---- echo ---- */
@@ -169,6 +176,7 @@ static by_status convert_server_fields(by_convert *cv, by_json body) {
     cv->out->echo.one_call = cv->one_call;
     const by_json *metadata = by_field(&body, 1);
     if (!by_given(metadata)) return BY_OK;
+    by_at(cv, "metadata");
     if (metadata->n > METADATA_MAX) return BY_REFUSE(cv, BY_STR("metadata: at most 16 entries"));
     return write_piece(cv, put_any, metadata, &cv->out->echo.metadata);
 }
@@ -188,6 +196,7 @@ by_status by_convert_responses(by_convert *cv, by_json *body) {
     BY_TRY(convert_input(cv, body, &t));
     cv->tools = t.tools;
     cv->n_tools = t.n;
+    cv->tool_places = t.places;
     BY_TRY(by_check_reasoning(cv, BY_STR("reasoning_text")));
     BY_TRY(convert_server_fields(cv, whole));
     BY_TRY(convert_choice(cv, by_field(body, RB_CHOICE)));

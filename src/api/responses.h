@@ -8,12 +8,13 @@
 /* Tools of the request, and those that searches found on the way. */
 typedef struct by_responses_tools {
     by_recipe_tool *tools;
+    by_place *places; /* [n]: of each */
     uint32_t n, cap;
     by_api_namespace *namespaces;
     uint32_t n_namespaces, cap_namespaces;
 } by_responses_tools;
 
-/* A list of tool records becomes entries of t; place is the text in front of "[0].name" ("tools", "input[1].tools").
+/* A list of tool records becomes entries of t; place is the text in front of "[0].name" ("tools", "input[1].tools"), and cv->at its list.
  * Entries are checked one by one; names alone, of all entries, by the second function. */
 by_status by_responses_add_tools(by_convert *cv, by_responses_tools *t, const by_json *list, by_str place);
 by_status by_responses_check_names(by_convert *cv, const by_json *list, by_str place);

@@ -57,6 +57,7 @@ static by_status check_picture(reader *r, const by_json *p, const char *list, ui
     by_convert *cv = r->cv;
     const by_json *url = by_field(p, RP_IMAGE_URL), *id = by_field(p, RP_IMAGE_FILE_ID);
     bool has_url = by_given(url) && url->v.s.len, has_id = by_given(id);
+    cv->at = (by_place){"input", r->at, list[1] == 'c' ? ".content" : ".output", i, has_id ? ".file_id" : ".image_url"};
     if (has_url && !has_id && !by_is_long_link(url->v.s)) return BY_OK;
     by_str place;
     BY_TRY(place_of(r, list, i, &place));
@@ -78,6 +79,7 @@ static by_status check_pictures(reader *r, const by_json *v, const char *list, b
         if (n++ == 0) BY_TRY(place_of(r, "", 0, path));
         BY_TRY(check_picture(r, &v->v.items[i], list, i));
     }
+    by_at_item(r->cv, "input", r->at, ".content");
     if (n && assistant) return BY_REFUSE(r->cv, *path, BY_STR(": Image in assistant message is unsupported"));
     return BY_OK;
 }
@@ -104,7 +106,9 @@ static by_status convert_content(reader *r, const by_json *v, const char *list, 
         case RP_TEXT:
         case RP_OUTPUT_TEXT: by_content_text(&c, by_field(p, RP_TEXT_TEXT)->v.s); break;
         case RP_FILE: by_content_text(&c, BY_STR("[Unsupported Document]")); break;
-        default: BY_TRY(convert_image(cv, p, path, &c));
+        default:
+            cv->at = (by_place){"input", r->at, list[1] == 'c' ? ".content" : ".output", i, ".image_url"};
+            BY_TRY(convert_image(cv, p, path, &c));
         }
     }
     *out = by_content_end(&c);
@@ -125,6 +129,7 @@ static by_status refuse_unanswered(reader *r) {
         if (!is_call(item)) continue;
         by_str id = by_field(item, RI_CALL_ID)->v.s;
         const uint32_t *answered = by_str_set_find(&r->ids, id);
+        by_at_item(r->cv, "input", i, NULL);
         if (answered && *answered == 0) return BY_REFUSE(r->cv, BY_STR("No tool output found for tool call "), id, BY_STR("."));
     }
     return BY_OK;
@@ -174,6 +179,7 @@ static by_status add_reasoning(reader *r, const by_json *item) {
 }
 
 static by_status refuse_empty_id(reader *r) {
+    by_at_item(r->cv, "input", r->at, ".call_id");
     by_str place;
     BY_TRY(place_of(r, "", 0, &place));
     return BY_REFUSE(
@@ -204,6 +210,7 @@ static by_status add_assistant_text(reader *r, const by_json *item) {
 static by_status add_call(reader *r, by_recipe_call call) {
     by_convert *cv = r->cv;
     if (call.id.len == 0) return refuse_empty_id(r);
+    by_at_item(cv, "input", r->at, ".call_id");
     uint32_t *value;
     if (!by_str_set_add(&r->ids, call.id, &value)) return BY_REFUSE(cv, BY_STR("Duplicate 'call_id': "), call.id, BY_STR("."));
     bool joins = !r->open && r->n_waiting > 0;
@@ -269,6 +276,7 @@ static by_status add_late_messages(reader *r) {
 static by_status take_id(reader *r, by_str id) {
     by_convert *cv = r->cv;
     if (id.len == 0) return refuse_empty_id(r);
+    by_at_item(cv, "input", r->at, ".call_id");
     uint32_t *answered = by_str_set_find(&r->ids, id);
     if (!answered) return BY_REFUSE(cv, BY_STR("No tool call found for tool output with call_id "), id, BY_STR("."));
     if (*answered) return BY_REFUSE(cv, BY_STR("Duplicate tool output for call_id: "), id, BY_STR("."));
@@ -345,13 +353,15 @@ static by_status convert_message(reader *r, const by_json *item) {
     if (r->cv->server && v->type == BY_JSON_ARRAY && v->n == 0) {
         by_str place;
         BY_TRY(place_of(r, "", 0, &place));
-        return BY_REFUSE(r->cv, place, BY_STR(".content: must not be an empty list"));
+        by_at_item(r->cv, "input", r->at, ".content");
+        return BY_REFUSE_CODE(r->cv, "empty_array", place, BY_STR(".content: must not be an empty list"));
     }
     return convert_content(r, v, ".content[", false, &m->content);
 }
 
 static by_status convert_item(reader *r, const by_json *item) {
     uint32_t kind = by_variant(item);
+    by_at_item(r->cv, "input", r->at, NULL);
     bool v4 = r->cv->out->version == BY_RECIPE_V4;
     switch (kind) {
     case RI_MESSAGE: return convert_message(r, item);
@@ -380,6 +390,7 @@ static by_status collect_found_tools(reader *r, const by_json *input) {
         BY_TRY(place_of(r, "", 0, &place));
         const by_str parts[] = {place, BY_STR(".tools")};
         BY_TRY(by_join(cv, parts, 2, by_str_of(NULL, 0), &place));
+        cv->at = (by_place){"input", r->at, ".tools", -1, NULL};
         BY_TRY(by_responses_add_tools(cv, r->tools, by_field(item, RI_OUTPUT_TOOLS), place));
         for (uint32_t i = first; i < r->tools->n; i++) r->tools->tools[i].defer_loading = true;
         r->found = grow(cv, r->found, r->n_found, &r->cap_found, sizeof *r->found);
@@ -403,7 +414,8 @@ by_status by_responses_convert_input(by_convert *cv, const by_json *input, by_re
         BY_TRY(by_add_message(cv, BY_ROLE_USER, &m));
         return by_content_of_string(cv, input->v.s, &m->content);
     }
-    if (input->n == 0) return BY_REFUSE(cv, BY_STR("Input items array must not be empty"));
+    by_at(cv, "input");
+    if (input->n == 0) return BY_REFUSE_CODE(cv, "empty_array", BY_STR("Input items array must not be empty"));
     BY_TRY(count_calls(&r, input));
     BY_TRY(collect_found_tools(&r, input));
     for (r.at = 0; r.at < input->n; r.at++) BY_TRY(convert_item(&r, &input->v.items[r.at]));

@@ -9,11 +9,15 @@ static by_status add_tool(by_convert *cv, by_responses_tools *t, by_recipe_tool 
     if (t->n == t->cap) {
         uint32_t cap = t->cap ? t->cap * 2 : 16;
         by_recipe_tool *fresh = BY_MAKE(cv, by_recipe_tool, cap);
-        if (!fresh) return by_no_memory(cv);
+        by_place *places = BY_MAKE(cv, by_place, cap);
+        if (!fresh || !places) return by_no_memory(cv);
         if (t->n) memcpy(fresh, t->tools, t->n * sizeof *fresh);
+        if (t->n) memcpy(places, t->places, t->n * sizeof *places);
         t->tools = fresh;
+        t->places = places;
         t->cap = cap;
     }
+    t->places[t->n] = cv->at;
     t->tools[t->n++] = tool;
     return BY_OK;
 }
@@ -102,6 +106,7 @@ static by_status check_members(by_convert *cv, const by_json *list, by_str place
         uint32_t *value;
         bool custom = by_variant(record) == 1;
         if (custom || !by_is_tool_name(name)) BY_TRY(item_place(cv, members_place, i, &at));
+        cv->at = (by_place){place.ptr, -1, ".tools", i, NULL};
         if (custom)
             return BY_REFUSE(cv, BY_STR("Currently custom tools are not allowed inside a namespace. Found custom tool '"), name,
                              BY_STR("' in "), at, BY_STR("."));
@@ -127,7 +132,11 @@ static by_status add_all_members(by_convert *cv, by_responses_tools *t, const by
     const by_json *list = by_field(space, RT_TOOLS);
     if (t->n_namespaces + list->n > MEMBERS_MAX)
         return BY_REFUSE(cv, BY_STR("Too many tools in namespaces: the limit is "), by_number_text(cv, MEMBERS_MAX));
-    for (uint32_t i = 0; i < list->n; i++) BY_TRY(add_member(cv, t, all, space, &list->v.items[i]));
+    by_place outer = cv->at;
+    for (uint32_t i = 0; i < list->n; i++) {
+        cv->at = by_place_in(outer, ".tools", i);
+        BY_TRY(add_member(cv, t, all, space, &list->v.items[i]));
+    }
     return BY_OK;
 }
 
@@ -166,9 +175,11 @@ by_status by_responses_check_names(by_convert *cv, const by_json *list, by_str p
 }
 
 by_status by_responses_add_tools(by_convert *cv, by_responses_tools *t, const by_json *list, by_str place) {
+    by_place outer = cv->at;
     for (uint32_t i = 0; i < list->n; i++) {
         const by_json *record = &list->v.items[i];
         BY_TRY(check_names(cv, record, place, i));
+        cv->at = by_place_in(outer, NULL, i);
         switch (by_variant(record)) {
         case RT_FUNCTION: BY_TRY(add_tool(cv, t, function_tool(record))); break;
         case RT_NAMESPACE: BY_TRY(add_all_members(cv, t, list, record)); break;

@@ -54,6 +54,7 @@ typedef struct {
 /* Joins what another field says to what was said before. */
 static by_status join(by_convert *cv, claim *before, const char *name, const by_json *v) {
     if (!by_given(v)) return BY_OK;
+    by_at(cv, name);
     if (before->name && before->on != v->v.b)
         return BY_REFUSE(cv, by_str_z(before->name), BY_STR(" and "), by_str_z(name), BY_STR(" contradict each other"));
     if (!before->name) *before = (claim){name, v->v.b};
@@ -86,6 +87,7 @@ by_status by_begin_server_fields(by_convert *cv, const by_json *body, const by_j
 /* ---- sampling ---- */
 
 static by_status refuse_range(by_convert *cv, const char *name, const char *range) {
+    by_at(cv, name);
     return BY_REFUSE(cv, BY_STR("Invalid "), by_str_z(name), BY_STR(" value, the valid range of "), by_str_z(name),
                      BY_STR(" is "), by_str_z(range));
 }
@@ -133,6 +135,7 @@ static bool read_token(by_str key, uint32_t *out) {
 static by_status set_logit_bias(by_convert *cv, const by_json *map) {
     enum { BIASES_MAX = 1024 };
     if (!by_given(map) || map->n == 0) return BY_OK;
+    by_at(cv, "logit_bias");
     if (map->n > BIASES_MAX) return BY_REFUSE(cv, BY_STR("logit_bias: at most 1024 entries"));
     by_api_bias *out = BY_MAKE(cv, by_api_bias, map->n);
     if (!out) return by_no_memory(cv);
@@ -152,9 +155,10 @@ static by_status set_logit_bias(by_convert *cv, const by_json *map) {
 /* Chat's newer name of max_tokens. */
 static by_status set_max_completion_tokens(by_convert *cv, const by_json *v, const by_json *older) {
     if (!by_given(v) || cv->out->api != BY_API_CHAT) return BY_OK;
+    by_at(cv, "max_completion_tokens");
     if (by_given(older) && older->v.i != v->v.i)
         return BY_REFUSE(cv, BY_STR("max_tokens and max_completion_tokens contradict each other"));
-    return by_set_max_tokens(cv, v, false);
+    return by_set_max_tokens(cv, v, "max_completion_tokens", false);
 }
 
 static by_status set_best_of(by_convert *cv, const by_json *v) {
@@ -163,6 +167,7 @@ static by_status set_best_of(by_convert *cv, const by_json *v) {
     inf->best_of = inf->n;
     if (!by_given(v)) return BY_OK;
     if (v->v.i < inf->n || v->v.i > CHOICES_MAX) return refuse_range(cv, "best_of", "[n, 128]");
+    by_at(cv, "best_of");
     if (v->v.i > inf->n && cv->out->stream && cv->out->api == BY_API_COMPLETIONS)
         return BY_REFUSE(cv, BY_STR("best_of: must be n with stream, as all have to end before the best ones are known"));
     inf->best_of = (uint32_t)v->v.i;
@@ -178,6 +183,7 @@ static by_status set_end_rules(by_convert *cv, const by_json *ignore_eos, const 
         inf->min_tokens = (uint32_t)min_tokens->v.i;
     }
     if (!by_given(ids) || ids->n == 0) return BY_OK;
+    by_at(cv, "stop_token_ids");
     if (ids->n > STOP_IDS_MAX) return BY_REFUSE(cv, BY_STR("stop_token_ids: at most 256 ids"));
     int32_t *out = BY_MAKE(cv, int32_t, ids->n);
     if (!out) return by_no_memory(cv);
@@ -193,6 +199,7 @@ static by_status set_end_rules(by_convert *cv, const by_json *ignore_eos, const 
 static by_status set_prompt_logprobs(by_convert *cv, const by_json *v) {
     by_api_converted *out = cv->out;
     if (!by_given(v)) return BY_OK;
+    by_at(cv, "prompt_logprobs");
     if (out->api != BY_API_CHAT && out->api != BY_API_COMPLETIONS)
         return BY_REFUSE(cv, BY_STR("prompt_logprobs: for Chat Completions and Completions only"));
     if (out->stream) return BY_REFUSE(cv, BY_STR("prompt_logprobs: not together with stream: true"));

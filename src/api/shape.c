@@ -40,6 +40,8 @@ by_status by_shape_fail(by_shape_job *job, const char *text, const by_json *v) {
     by_buf_clear(out);
     put_path(out, job->at);
     if (job->at) by_buf_push_z(out, ": ");
+    if (job->param) put_path(job->param, job->at);
+    if (!job->code) job->code = v ? "invalid_type" : "missing_required_parameter";
     by_buf_push_z(out, text);
     if (v && v->type == BY_JSON_STRING) {
         by_buf_push_z(out, ", got \"");
@@ -52,6 +54,7 @@ by_status by_shape_fail(by_shape_job *job, const char *text, const by_json *v) {
         by_buf_push_z(out, ", got ");
         by_buf_push_z(out, by_json_type_name(v->type));
     }
+    if (job->param && by_buf_check(job->param, job->err) < 0) return BY_ENOMEM;
     return by_buf_check(out, job->err) < 0 ? BY_ENOMEM : BY_EINVAL;
 }
 
@@ -62,6 +65,7 @@ static by_status fail_words(by_shape_job *job, const by_json *v, const char *con
         by_buf_push_z(&text, i ? ", " : " ");
         by_buf_push_z(&text, words[i]);
     }
+    if (v->type == BY_JSON_STRING) job->code = "invalid_value";
     by_status status = by_shape_fail(job, by_buf_z(&text), v);
     by_buf_deinit(&text);
     return status;
@@ -153,6 +157,7 @@ static by_status check_word(by_shape_job *job, by_json *v, const by_shape *shape
 static by_status fail_integer(by_shape_job *job, const by_json *v, const char *range) {
     char text[96];
     snprintf(text, sizeof text, "expected an integer %s", range);
+    if (by_json_is_number(v)) job->code = "invalid_value";
     return by_shape_fail(job, text, v);
 }
 

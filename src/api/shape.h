@@ -75,6 +75,8 @@ typedef struct by_shape_path {
 struct by_shape_job {
     by_arena *arena;
     by_buf *message; /* receives what is wrong: "messages[0].role: ..." */
+    by_buf *param;   /* and the place alone: "messages[0].role"; may be NULL */
+    const char *code; /* OpenAI's name of what is wrong, once something is */
     by_err *err;
     const by_shape_path *at;
     bool server; /* the server profile's additions are allowed */
@@ -87,8 +89,8 @@ by_status by_shape_check(by_shape_job *job, by_json *v, const by_shape *shape);
 by_status by_shape_check_fields(by_shape_job *job, by_json *v, const by_shape_field *fields, uint32_t n_fields,
                                 const uint32_t *tag);
 
-/* Fails with the path, the text and what v is: a string, in the server profile also a number, as it stands, else its type.
- * Returns BY_EINVAL. */
+/* Fails with the path, the text and what v is: a string, in the server profile also a number, as it stands, else its type; v NULL:
+ * it is missing. The code is "invalid_type" unless it is set before. Returns BY_EINVAL. */
 by_status by_shape_fail(by_shape_job *job, const char *text, const by_json *v);
 
 /* Member i of a record. */

@@ -7,6 +7,7 @@
 enum { NAME_MAX_BYTES = 128 };
 
 static by_status refuse_name(by_convert *cv, by_str place, by_str rest) {
+    cv->at = (by_place){place.ptr, -1, ".name", -1, NULL};
     return BY_REFUSE(cv, BY_STR("Invalid '"), place, BY_STR(".name': "), rest);
 }
 
@@ -42,7 +43,7 @@ by_status by_refuse_tool_name(by_convert *cv, by_str name, by_str place) {
 static const by_json empty_object = {.type = BY_JSON_OBJECT};
 
 static by_status refuse_schema(by_convert *cv, by_str tool_name, by_str why) {
-    return BY_REFUSE(cv, BY_STR("Invalid schema for function '"), tool_name, BY_STR("': "), why);
+    return BY_REFUSE_CODE(cv, "invalid_function_parameters", BY_STR("Invalid schema for function '"), tool_name, BY_STR("': "), why);
 }
 
 static by_status refuse_root_type(by_convert *cv, by_str tool_name, const by_json *type) {
@@ -86,6 +87,7 @@ by_status by_check_all_strict(by_convert *cv, bool has_format) {
     uint32_t n_strict = 0;
     for (uint32_t i = 0; i < c->n_tools; i++) n_strict += c->tools[i].strict && *c->tools[i].strict;
     if (n_strict == 0) return BY_OK;
+    by_at(cv, n_strict < c->n_tools ? "tools" : cv->out->api == BY_API_RESPONSES ? "text.format" : "response_format");
     if (n_strict == c->n_tools)
         return has_format ? BY_REFUSE(cv, BY_STR("response_format should not be used with tools")) : BY_OK;
     return BY_REFUSE(cv, BY_STR("Cannot use strict tool with non-strict tool in the same request"));
@@ -93,6 +95,7 @@ by_status by_check_all_strict(by_convert *cv, bool has_format) {
 
 by_status by_set_schema_format(by_convert *cv, const by_json *schema, bool strict) {
     const by_json *shown = schema;
+    by_at(cv, cv->out->api == BY_API_RESPONSES ? "text.format.schema" : "response_format.json_schema.schema");
     if (strict) {
         BY_TRY(by_rewrite_strict(cv, schema, false, &shown));
     } else {
@@ -119,7 +122,10 @@ static by_status check_tools(by_convert *cv) {
     BY_TRY(by_str_set_init(cv, &names, cv->n_tools));
     for (uint32_t i = 0; i < cv->n_tools; i++) {
         uint32_t *value;
+        if (cv->tool_places) cv->at = cv->tool_places[i];
+        else by_at_item(cv, "tools", i, cv->out->api == BY_API_CHAT ? ".function" : NULL);
         if (!by_str_set_add(&names, cv->tools[i].name, &value)) return BY_REFUSE(cv, BY_STR("Tool names must be unique."));
+        *(cv->at.k < 0 ? &cv->at.mid : &cv->at.tail) = cv->out->api == BY_API_CHAT ? ".function.parameters" : ".parameters";
         BY_TRY(check_parameters(cv, &cv->tools[i]));
     }
     return BY_OK;
@@ -134,6 +140,7 @@ static by_status keep_named(by_convert *cv, by_str name) {
         c->n_tools = 1;
         return BY_OK;
     }
+    by_at(cv, "tool_choice");
     return BY_REFUSE(cv, cv->server ? BY_STR("Invalid value for 'tool_choice': no function named '")
                                     : BY_STR("Invalid value for 'tool_call': no function named '"), name,
                      BY_STR("' was specified in the 'tools' parameter."));
@@ -150,6 +157,7 @@ by_status by_apply_choice(by_convert *cv, by_choice choice) {
     }
     if (c->n_tools == 0) {
         bool demanded = choice.word == BY_CHOICE_REQUIRED || choice.name.ptr || cv->force_call;
+        by_at(cv, "tool_choice");
         if (cv->server && demanded) return BY_REFUSE(cv, BY_STR("tool_choice: needs tools"));
         c->choice = BY_CHOICE_AUTO;
         return BY_OK;

@@ -21,12 +21,18 @@ by_status by_err_set(by_err *err, by_status code, const char *file, int line, co
     err->code = code;
     err->file = file;
     err->line = line;
+    err->field = NULL;
     va_list ap;
     va_start(ap, fmt);
     int n = vsnprintf(err->msg, sizeof err->msg, fmt, ap);
     va_end(ap);
     if (n < 0) err->msg[0] = '\0';
     else if ((size_t)n >= sizeof err->msg) trim_cut_utf8(err->msg, sizeof err->msg - 1);
+    return code;
+}
+
+by_status by_err_at(by_err *err, const char *field, by_status code) {
+    if (err) err->field = field;
     return code;
 }
 

@@ -40,6 +40,7 @@ typedef struct by_err {
     by_status code;
     int line;
     const char *file;
+    const char *field; /* of the request that is at fault, static; NULL = none in particular */
     char msg[BY_ERR_MSG_MAX];
 } by_err;
 
@@ -47,6 +48,9 @@ typedef struct by_err {
  * character. Returns code, so that `return BY_FAIL(err, BY_EINVAL, "...")` is the usual form. */
 by_status by_err_set(by_err *err, by_status code, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+
+/* Names the field of a request that an error is about (static; "n"): BY_FAIL forgets it. Returns code. */
+by_status by_err_at(by_err *err, const char *field, by_status code);
 
 /* Puts a formatted prefix in front of the message already in err ("config.json: " + msg). Returns err->code. */
 by_status by_err_prefix(by_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -57,6 +61,7 @@ const char *by_status_text(by_status code);
 int by_status_http(by_status code);
 
 #define BY_FAIL(err, code, ...) by_err_set((err), (code), __FILE__, __LINE__, __VA_ARGS__)
+#define BY_FAIL_AT(err, code, field, ...) by_err_at((err), (field), BY_FAIL((err), (code), __VA_ARGS__))
 
 /* Returns upward on failure. For functions without resources to release. */
 #define BY_TRY(expr)                                                                               \

@@ -20,9 +20,10 @@ by_status by_engine_grammar_check(const by_engine *e, const by_request_grammar *
         return BY_FAIL(err, BY_EINVAL, "trigger_token_ids: %d ids, at most %d", g->n_trigger, BY_GRAMMAR_TRIGGER_MAX);
     for (int32_t i = 0; i < g->n_trigger; i++)
         if (g->trigger[i] < 0 || g->trigger[i] >= e->model->cfg.vocab_size)
-            return BY_FAIL(err, BY_EINVAL, "trigger_token_ids[%d]: %d is not a token id", i, g->trigger[i]);
+            return BY_FAIL_AT(err, BY_EINVAL, "so_args.trigger_token_ids", "trigger_token_ids[%d]: %d is not a token id", i, g->trigger[i]);
     if (g->bound_id >= 0 && g->n_trigger == 0) return BY_FAIL(err, BY_EINVAL, "bound_token_id: needs trigger_token_ids");
-    if (g->bound_id >= e->model->cfg.vocab_size) return BY_FAIL(err, BY_EINVAL, "bound_token_id: %d is not a token id", g->bound_id);
+    if (g->bound_id >= e->model->cfg.vocab_size) return BY_FAIL_AT(err, BY_EINVAL, "so_args.bound_token_id",
+                                                                   "bound_token_id: %d is not a token id", g->bound_id);
     return BY_OK;
 }
 

@@ -110,20 +110,21 @@ static bool make_seq(by_request *r, int32_t i, const int32_t *tokens, int64_t n_
 
 static by_status check(const by_engine *e, const by_request_opts *o, by_err *err) {
     const by_config *c = &e->model->cfg;
+    const char *few = o->best_of == o->n ? "n" : "best_of";
     if (o->n_tokens < 1) return BY_FAIL(err, BY_EINVAL, "prompt: empty");
     if (o->n_tokens >= e->max_context)
         return BY_FAIL(err, BY_ECONTEXT, "the prompt has %d tokens and the context holds %lld%s, one of which must be left", o->n_tokens,
                        (long long)e->max_context, by_engine_context_reason(e));
     for (int32_t i = 0; i < o->n_tokens; i++)
         if (o->tokens[i] < 0 || o->tokens[i] >= c->vocab_size)
-            return BY_FAIL(err, BY_EINVAL, "prompt[%d]: %d is not a token id in 0..%d", i, o->tokens[i], c->vocab_size - 1);
+            return BY_FAIL_AT(err, BY_EINVAL, "prompt", "prompt[%d]: %d is not a token id in 0..%d", i, o->tokens[i], c->vocab_size - 1);
     if (o->max_tokens < 1) return BY_FAIL(err, BY_EINVAL, "max_tokens: %d is below 1", o->max_tokens);
     if (o->n < 1 || o->best_of < o->n || o->best_of > CHOICES_MAX)
-        return BY_FAIL(err, BY_EINVAL, "n %d, best_of %d: want 1 <= n <= best_of <= %d", o->n, o->best_of, CHOICES_MAX);
+        return BY_FAIL_AT(err, BY_EINVAL, few, "n %d, best_of %d: want 1 <= n <= best_of <= %d", o->n, o->best_of, CHOICES_MAX);
     if (o->best_of > by_kv_n_slots(e->kv) || o->best_of > e->max_seqs)
-        return BY_FAIL(err, BY_EINVAL, "best_of: %d is more than the engine runs at once", o->best_of);
+        return BY_FAIL_AT(err, BY_EINVAL, few, "best_of: %d is more than the engine runs at once", o->best_of);
     if (o->n_top < 0 || o->n_top > BY_SAMPLE_TOP_LOGPROBS_MAX || o->n_top > c->vocab_size)
-        return BY_FAIL(err, BY_EINVAL, "top_logprobs: %d is outside 0..%d", o->n_top, BY_SAMPLE_TOP_LOGPROBS_MAX);
+        return BY_FAIL_AT(err, BY_EINVAL, "top_logprobs", "top_logprobs: %d is outside 0..%d", o->n_top, BY_SAMPLE_TOP_LOGPROBS_MAX);
     if (o->n_prompt_top < 0 || o->n_prompt_top > PROMPT_TOP_MAX || o->n_prompt_top > c->vocab_size ||
         (o->n_prompt_top && !o->prompt_logprobs))
         return BY_FAIL(err, BY_EINVAL, "n_prompt_top: %d is outside 0..%d, or without prompt_logprobs", o->n_prompt_top, PROMPT_TOP_MAX);

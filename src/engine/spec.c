@@ -190,7 +190,8 @@ static by_status explain(const by_spec *s, const float *logits, by_status status
         had = had || logits[i] > -INFINITY;
     }
     if (!had) return status;
-    return BY_FAIL(err, BY_EINVAL, "no token is left: banned_token_ids, logit_bias and what min_tokens holds back forbid all %d", s->vocab);
+    return BY_FAIL_AT(err, BY_EINVAL, "logit_bias",
+                      "no token is left: banned_token_ids, logit_bias and what min_tokens holds back forbid all %d", s->vocab);
 }
 
 by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *row, const by_spec_drafts *drafts, int32_t draft,

@@ -388,9 +388,11 @@ void by_handle_batch_create(by_exchange *ex, by_str id) {
     int api = 0;
     while (api < 4 && !(by_json_is(endpoint, BY_JSON_STRING) && by_str_eqz(endpoint->v.s, endpoints[api]))) api++;
     int32_t n = f ? count_lines(by_buf_str(&f->data)) : 0;
-    if (!f) by_reply_error(ex, 400, "file_not_found", "input_file_id: no such file");
-    else if (api == 4) by_reply_error(ex, 400, NULL, "endpoint: want /v1/chat/completions, /v1/responses, /v1/messages or /v1/completions");
-    else if (n == 0 || n > LINES_MAX) by_reply_error(ex, 400, NULL, "input_file_id: the file has %s lines", n ? "too many" : "no");
+    if (!f) by_reply_refusal(ex, 400, "file_not_found", "input_file_id", "input_file_id: no such file");
+    else if (api == 4) by_reply_refusal(ex, 400, NULL, "endpoint",
+                                        "endpoint: want /v1/chat/completions, /v1/responses, /v1/messages or /v1/completions");
+    else if (n == 0 || n > LINES_MAX) by_reply_refusal(ex, 400, NULL, "input_file_id",
+                                                       "input_file_id: the file has %s lines", n ? "too many" : "no");
     else if (h->files->bytes + f->data.len > h->opts.store_bytes) no_room(ex);
     else if (!drop_oldest(h->files)) by_reply_error(ex, 429, "too_many_batches", "%d batches run, which is the limit", BATCHES_MAX);
     if (ex->done) return;
@@ -398,7 +400,8 @@ void by_handle_batch_create(by_exchange *ex, by_str id) {
     bool ok = b && by_buf_push_str(&b->input, by_buf_str(&f->data));
     if (ok && by_json_is(metadata, BY_JSON_OBJECT)) by_json_write(&b->metadata, metadata, BY_JSON_COMPACT);
     if (!ok || b->metadata.failed) by_reply_error(ex, 503, "out_of_memory", "out of memory for a batch");
-    else if (b->metadata.len > METADATA_BYTES_MAX) by_reply_error(ex, 400, NULL, "metadata: more than %d bytes", METADATA_BYTES_MAX);
+    else if (b->metadata.len > METADATA_BYTES_MAX) by_reply_refusal(ex, 400, NULL, "metadata",
+                                                                    "metadata: more than %d bytes", METADATA_BYTES_MAX);
     else if (h->files->bytes + weight(b) > h->opts.store_bytes) no_room(ex);
     if (ex->done) {
         if (b) batch_free(b);

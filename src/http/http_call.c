@@ -103,12 +103,12 @@ static void write_problem_event(by_job *j, const by_call_problem *p) {
         by_json_out_key(&o, "message");
         by_json_out_string(&o, message);
         by_json_out_key(&o, "param");
-        by_json_out_null(&o);
+        by_json_out_z(&o, p->param[0] ? p->param : NULL);
         by_json_out_key(&o, "sequence_number");
         by_json_out_uint(&o, j->n_events);
         by_json_out_object_end(&o);
     } else {
-        by_error_write(&json, ex->anthropic, p->http_status, p->type, p->code, message, by_str_z(ex->request_id));
+        by_error_write(&json, ex->anthropic, p->http_status, p->type, p->code, p->param, message, by_str_z(ex->request_id));
     }
     bool named = ex->anthropic || j->api == BY_API_RESPONSES;
     by_api_write_sse(by_reply_out(ex), named ? "error" : NULL, by_buf_str(&json));
@@ -126,7 +126,7 @@ static void tell_problem(by_job *j, const by_call_problem *p) {
         return;
     }
     by_buf json = {0};
-    by_error_write(&json, ex->anthropic, p->http_status, p->type, p->code, by_str_z(p->message), by_str_z(ex->request_id));
+    by_error_write(&json, ex->anthropic, p->http_status, p->type, p->code, p->param, by_str_z(p->message), by_str_z(ex->request_id));
     if (p->http_status == 429 || p->http_status == 503) by_reply_header(ex, "Retry-After", "1");
     by_reply_json(ex, p->http_status, by_buf_str(&json));
     by_buf_deinit(&json);

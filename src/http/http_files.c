@@ -211,7 +211,8 @@ void by_handle_upload(by_exchange *ex, by_str id) {
         }
     }
     if (!has_file || !by_str_eqz(purpose, "batch")) {
-        by_reply_error(ex, 400, NULL, has_file ? "purpose: only batch files are kept here" : "file: missing in the form");
+        by_reply_refusal(ex, 400, NULL, has_file ? "purpose" : "file",
+                         has_file ? "purpose: only batch files are kept here" : "file: missing in the form");
         return;
     }
     if (fs->bytes + sizeof(by_file) + NAME_BYTES_MAX + file.data.len > ex->http->opts.store_bytes) {

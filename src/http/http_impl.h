@@ -144,8 +144,12 @@ void by_reply_end(by_exchange *ex);
 void by_reply_header(by_exchange *ex, const char *name, const char *value);
 /* An error in the words of the API that was called. code NULL = by status. */
 void by_reply_error(by_exchange *ex, int status, const char *code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* The same about a field of the body or the query ("limit"); code NULL: invalid_value. */
+void by_reply_refusal(by_exchange *ex, int status, const char *code, const char *field, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
 /* The same error's JSON, for streams. */
-void by_error_write(by_buf *out, bool anthropic, int status, const char *type, const char *code, by_str message, by_str request_id);
+void by_error_write(by_buf *out, bool anthropic, int status, const char *type, const char *code, const char *param, by_str message,
+                    by_str request_id);
 /* Gives the open chunk its size. */
 void by_conn_end_chunk(by_conn *c);
 

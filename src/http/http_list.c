@@ -18,9 +18,9 @@ bool by_list_begin(by_list_page *page, by_exchange *ex, int64_t limit_default, i
     if (!by_query_text(ex, "after", &page->after) || !by_query_text(ex, "limit", &limit) || !by_query_text(ex, "order", &order)) {
         by_reply_error(ex, 400, NULL, "the query is malformed");
     } else if (limit.len && !read_limit(limit, limit_max, &page->left)) {
-        by_reply_error(ex, 400, NULL, "limit: want a number from 1 to %lld", (long long)limit_max);
+        by_reply_refusal(ex, 400, NULL, "limit", "limit: want a number from 1 to %lld", (long long)limit_max);
     } else if (order.len && !by_str_eqz(order, "asc") && !by_str_eqz(order, "desc")) {
-        by_reply_error(ex, 400, NULL, "order: want asc or desc");
+        by_reply_refusal(ex, 400, NULL, "order", "order: want asc or desc");
     } else {
         page->ascending = by_str_eqz(order, "asc");
         page->found = page->after.len == 0;
@@ -64,7 +64,8 @@ void by_list_end(by_list_page *page, by_exchange *ex) {
     by_json_out_key(o, "has_more");
     by_json_out_bool(o, page->more);
     by_json_out_object_end(o);
-    if (!page->found) by_reply_error(ex, 400, NULL, "after: nothing in the list is called '%.*s'", BY_STR_ARG(by_str_take(page->after, 100)));
+    if (!page->found) by_reply_refusal(ex, 400, NULL, "after",
+                                       "after: nothing in the list is called '%.*s'", BY_STR_ARG(by_str_take(page->after, 100)));
     else if (page->out.failed) by_reply_error(ex, 503, "out_of_memory", "out of memory for a list");
     else by_reply_json(ex, 200, by_buf_str(&page->out));
     by_buf_deinit(&page->out);

@@ -172,7 +172,8 @@ static const char *code_of(int status) {
     }
 }
 
-void by_error_write(by_buf *out, bool anthropic, int status, const char *type, const char *code, by_str message, by_str request_id) {
+void by_error_write(by_buf *out, bool anthropic, int status, const char *type, const char *code, const char *param, by_str message,
+                    by_str request_id) {
     by_json_out o = by_json_out_init(out, BY_JSON_COMPACT);
     by_json_out_object_begin(&o);
     if (anthropic) {
@@ -192,7 +193,7 @@ void by_error_write(by_buf *out, bool anthropic, int status, const char *type, c
         by_json_out_string(&o, message);
     } else {
         by_json_out_key(&o, "param");
-        by_json_out_null(&o);
+        by_json_out_z(&o, param && *param ? param : NULL);
         by_json_out_key(&o, "code");
         by_json_out_z(&o, code ? code : code_of(status));
     }
@@ -204,20 +205,32 @@ void by_error_write(by_buf *out, bool anthropic, int status, const char *type, c
     by_json_out_object_end(&o);
 }
 
-void by_reply_error(by_exchange *ex, int status, const char *code, const char *fmt, ...) {
+static void __attribute__((format(printf, 5, 0)))
+reply_error(by_exchange *ex, int status, const char *code, const char *field, const char *fmt, va_list ap) {
     char message[1024];
-    va_list ap;
-    va_start(ap, fmt);
     int n = vsnprintf(message, sizeof message, fmt, ap);
-    va_end(ap);
     by_str text = by_str_of(message, n < 0 ? 0 : (size_t)n < sizeof message ? (size_t)n : sizeof message - 1);
     by_buf body = {0}, clean = {0};
     by_utf8_push_lossy(&clean, text);
-    by_error_write(&body, ex->anthropic, status, NULL, code, by_buf_str(&clean), by_str_z(ex->request_id));
+    by_error_write(&body, ex->anthropic, status, NULL, code, field, by_buf_str(&clean), by_str_z(ex->request_id));
     if ((status == 429 || status == 503) && !memmem(ex->extra.ptr ? ex->extra.ptr : "", ex->extra.len, "Retry-After", 11))
         by_reply_header(ex, "Retry-After", "1");
     if (status == 401) by_reply_header(ex, "WWW-Authenticate", "Bearer");
     by_reply_json(ex, status, by_buf_str(&body));
     by_buf_deinit(&clean);
     by_buf_deinit(&body);
+}
+
+void by_reply_error(by_exchange *ex, int status, const char *code, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    reply_error(ex, status, code, NULL, fmt, ap);
+    va_end(ap);
+}
+
+void by_reply_refusal(by_exchange *ex, int status, const char *code, const char *field, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    reply_error(ex, status, code ? code : "invalid_value", field, fmt, ap);
+    va_end(ap);
 }

@@ -197,7 +197,7 @@ static void __attribute__((format(printf, 4, 5))) refuse(by_exchange *ex, int st
     vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
     ex->early_status = status;
-    by_error_write(&ex->early_body, ex->anthropic, status, NULL, code, by_str_z(message), by_str_z(ex->request_id));
+    by_error_write(&ex->early_body, ex->anthropic, status, NULL, code, NULL, by_str_z(message), by_str_z(ex->request_id));
     if (status == 429 || status == 503) by_reply_header(ex, "Retry-After", "1");
     if (status == 401) by_reply_header(ex, "WWW-Authenticate", "Bearer");
 }

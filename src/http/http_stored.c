@@ -256,18 +256,20 @@ static bool find_before(by_exchange *ex, const by_json *body, const by_items **i
     *previous = by_json_is(p, BY_JSON_STRING) ? p->v.s : (by_str){0};
     *conversation = conversation_id(c);
     if (is_given(p) && is_given(c)) {
-        by_reply_error(ex, 400, NULL, "previous_response_id and conversation exclude each other");
+        by_reply_refusal(ex, 400, NULL, "conversation", "previous_response_id and conversation exclude each other");
     } else if ((is_given(p) && !previous->len) || (is_given(c) && !conversation->len)) {
-        by_reply_error(ex, 400, NULL, "%s: want an id", is_given(p) ? "previous_response_id" : "conversation");
+        const char *field = is_given(p) ? "previous_response_id" : "conversation";
+        by_reply_refusal(ex, 400, NULL, field, "%s: want an id", field);
     } else if (previous->len) {
         entry *e = find(s, *previous, false);
         if (e && !e->job) return *items = &e->items, true;
-        by_reply_error(ex, e ? 409 : 404, e ? "response_in_progress" : "previous_response_not_found", "previous_response_id: '%.*s' %s",
+        by_reply_refusal(ex, e ? 409 : 404, e ? "response_in_progress" : "previous_response_not_found", "previous_response_id",
+                         "previous_response_id: '%.*s' %s",
                        BY_STR_ARG(by_str_take(*previous, 100)), e ? "is not complete yet" : "is not stored here");
     } else if (conversation->len) {
         entry *e = find(s, *conversation, true);
         if (e) return *items = &e->items, true;
-        by_reply_error(ex, 404, "conversation_not_found", "conversation: '%.*s' is not stored here",
+        by_reply_refusal(ex, 404, "conversation_not_found", "conversation", "conversation: '%.*s' is not stored here",
                        BY_STR_ARG(by_str_take(*conversation, 100)));
     } else {
         return true;
@@ -368,13 +370,14 @@ void by_handle_responses(by_exchange *ex, by_str id) {
     }
     const by_json *store = by_json_get(&body, "store"), *background = by_json_get(&body, "background");
     if ((is_given(store) && store->type != BY_JSON_BOOL) || (is_given(background) && background->type != BY_JSON_BOOL)) {
-        by_reply_error(ex, 400, NULL, "%s: want true or false", is_given(store) && store->type != BY_JSON_BOOL ? "store" : "background");
+        const char *field = is_given(store) && store->type != BY_JSON_BOOL ? "store" : "background";
+        by_reply_refusal(ex, 400, "invalid_type", field, "%s: want true or false", field);
         return;
     }
     o.store = ex->http->opts.store_bytes > 0 && (!is_given(store) || store->v.b);
     o.background = is_true(background);
     if (o.background && (!o.store || is_true(by_json_get(&body, "stream")))) {
-        by_reply_error(ex, 400, NULL, "background: needs store, and no stream");
+        by_reply_refusal(ex, 400, NULL, "background", "background: needs store, and no stream");
         return;
     }
     if (find_before(ex, &body, &before, &o.previous_response_id, &o.conversation_id)) start(ex, &body, before, &o);
@@ -461,12 +464,15 @@ static bool read_conversation(by_exchange *ex, const by_json **items, const by_j
     }
     const by_json *i = by_json_get(body, "items"), *m = by_json_get(body, "metadata");
     if ((is_given(i) && i->type != BY_JSON_ARRAY) || (is_given(m) && m->type != BY_JSON_OBJECT)) {
-        by_reply_error(ex, 400, NULL, "items must be a list and metadata an object");
+        by_reply_refusal(ex, 400, "invalid_type", is_given(i) && i->type != BY_JSON_ARRAY ? "items" : "metadata",
+                         "items must be a list and metadata an object");
         return false;
     }
     int64_t odd = is_given(i) ? by_items_find_odd(i) : -1;
     if (odd >= 0) {
-        by_reply_error(ex, 400, NULL, "items[%lld]: want an object with a type or a role", (long long)odd);
+        char field[32];
+        snprintf(field, sizeof field, "items[%lld]", (long long)odd);
+        by_reply_refusal(ex, 400, NULL, field, "items[%lld]: want an object with a type or a role", (long long)odd);
         return false;
     }
     if (is_given(i)) *items = i;
@@ -500,7 +506,8 @@ void by_handle_conversation_update(by_exchange *ex, by_str id) {
     entry *e = find_or_404(ex, id, true);
     if (!e || !read_conversation(ex, &items, &metadata)) return;
     if (items || !metadata) {
-        by_reply_error(ex, 400, NULL, items ? "items: they are added with POST at .../items" : "metadata: missing");
+        by_reply_refusal(ex, 400, items ? NULL : "missing_required_parameter", items ? "items" : "metadata",
+                         items ? "items: they are added with POST at .../items" : "metadata: missing");
         return;
     }
     by_buf fresh = {0};
@@ -525,7 +532,7 @@ void by_handle_conversation_add(by_exchange *ex, by_str id) {
     by_items fresh = {0};
     if (!e || !read_conversation(ex, &items, &metadata)) return;
     if (!items || items->n == 0 || items->n > CONVERSATION_ADD_MAX) {
-        by_reply_error(ex, 400, NULL, "items: want a list of 1 to %d items", CONVERSATION_ADD_MAX);
+        by_reply_refusal(ex, 400, NULL, "items", "items: want a list of 1 to %d items", CONVERSATION_ADD_MAX);
         return;
     }
     bool ok = by_items_push_input(&fresh, ex->http, items);

@@ -103,5 +103,5 @@ void by_handle_model(by_exchange *ex, by_str id) {
         by_buf_deinit(&b);
         return;
     }
-    by_reply_error(ex, 404, "model_not_found", "the model '%.*s' does not exist", BY_STR_ARG(by_str_take(id, 200)));
+    by_reply_refusal(ex, 404, "model_not_found", "model", "the model '%.*s' does not exist", BY_STR_ARG(by_str_take(id, 200)));
 }

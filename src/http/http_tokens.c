@@ -29,9 +29,11 @@ struct by_task {
     by_buf out;           /* the answer's JSON, or the message of a refusal */
     int status;
     const char *code;     /* of a refusal; NULL = by status; static */
+    char field[128];      /* that is at fault; empty = none */
 };
 
-static void __attribute__((format(printf, 4, 5))) refuse(by_task *t, int status, const char *code, const char *fmt, ...) {
+static void __attribute__((format(printf, 5, 6)))
+refuse(by_task *t, int status, const char *code, const char *field, const char *fmt, ...) {
     char text[BY_ERR_MSG_MAX + 64];
     va_list ap;
     va_start(ap, fmt);
@@ -40,10 +42,11 @@ static void __attribute__((format(printf, 4, 5))) refuse(by_task *t, int status,
     by_buf_clear(&t->out);
     by_buf_push_z(&t->out, text);
     t->status = status;
-    t->code = code;
+    t->code = code ? code : *field ? "invalid_value" : NULL;
+    snprintf(t->field, sizeof t->field, "%s", field);
 }
 
-static void no_memory(by_task *t) { refuse(t, 503, "out_of_memory", "out of memory for a request"); }
+static void no_memory(by_task *t) { refuse(t, 503, "out_of_memory", "", "out of memory for a request"); }
 
 /* ---- what tasks do ---- */
 
@@ -53,8 +56,8 @@ static bool parse_body(by_task *t, by_json *out) {
     const by_json_opts o = {.depth_max = BY_LIMIT_REQUEST_DEPTH, .bytes_max = t->http->opts.body_bytes};
     by_status status = by_json_parse(out, &t->arena, by_buf_str(&t->body), &o, &err);
     if (status == BY_ENOMEM) no_memory(t);
-    else if (status < 0) refuse(t, 400, NULL, "the body is no JSON: %s", err.msg);
-    else if (out->type != BY_JSON_OBJECT) refuse(t, 400, NULL, "the body must be an object");
+    else if (status < 0) refuse(t, 400, NULL, "", "the body is no JSON: %s", err.msg);
+    else if (out->type != BY_JSON_OBJECT) refuse(t, 400, NULL, "", "the body must be an object");
     else return true;
     return false;
 }
@@ -66,7 +69,7 @@ static const int32_t *prompt_ids(by_task *t, by_tok_scratch *scratch, by_api_kin
     by_status status = by_call_start(call, t->http->service, &o, &err);
     if (status >= 0) return by_call_prompt(*call, 0, n);
     const by_call_problem *p = *call ? by_call_problem_get(*call) : NULL;
-    if (p) refuse(t, p->http_status, p->code, "%s", p->message);
+    if (p) refuse(t, p->http_status, p->code, p->param, "%s", p->message);
     else no_memory(t);
     return NULL;
 }
@@ -96,7 +99,7 @@ static bool check_model(by_task *t, const by_json *model) {
     for (uint32_t i = 0; i < n && model->type == BY_JSON_STRING; i++)
         if (by_str_eq(names[i].name, model->v.s)) return true;
     bool unknown = model->type == BY_JSON_STRING;
-    refuse(t, unknown ? 404 : 400, unknown ? "model_not_found" : NULL, "model: want a name of /v1/models");
+    refuse(t, unknown ? 404 : 400, unknown ? "model_not_found" : NULL, "model", "model: want a name of /v1/models");
     return false;
 }
 
@@ -105,7 +108,7 @@ static void tokenize_text(by_task *t, by_tok_scratch *scratch, by_str text) {
     by_err err;
     by_status status = by_tok_encode(by_service_tok(t->http->service), scratch, text, BY_TOK_PLAIN, &ids, &err);
     if (status == BY_ENOMEM) no_memory(t);
-    else if (status < 0) refuse(t, 400, NULL, "prompt: %s", err.msg);
+    else if (status < 0) refuse(t, 400, NULL, "prompt", "prompt: %s", err.msg);
     else write_tokens(t, ids.ids, ids.n);
     by_tok_ids_deinit(&ids);
 }
@@ -134,11 +137,11 @@ static void tokenize(by_task *t, by_tok_scratch *scratch) {
     const by_json *prompt = by_json_get(&body, "prompt"), *messages = by_json_get(&body, "messages");
     const by_json *special = by_json_get(&body, "add_special_tokens");
     if (!prompt == !messages) {
-        refuse(t, 400, NULL, "one of prompt and messages is needed");
+        refuse(t, 400, "missing_required_parameter", "prompt", "one of prompt and messages is needed");
     } else if (prompt && prompt->type != BY_JSON_STRING) {
-        refuse(t, 400, NULL, "prompt: want a text");
+        refuse(t, 400, NULL, "prompt", "prompt: want a text");
     } else if (special && special->type != BY_JSON_BOOL && special->type != BY_JSON_NULL) {
-        refuse(t, 400, NULL, "add_special_tokens: want true or false");
+        refuse(t, 400, NULL, "add_special_tokens", "add_special_tokens: want true or false");
     } else if (prompt && by_json_is(special, BY_JSON_BOOL) && !special->v.b) {
         if (check_model(t, by_json_get(&body, "model"))) tokenize_text(t, scratch, prompt->v.s);
     } else {
@@ -160,18 +163,18 @@ static void detokenize(by_task *t, by_tok_scratch *scratch) {
     if (!parse_body(t, &body) || !check_model(t, by_json_get(&body, "model"))) return;
     const by_json *tokens = by_json_get(&body, "tokens");
     if (!by_json_is(tokens, BY_JSON_ARRAY)) {
-        refuse(t, 400, NULL, "tokens: want a list of ids");
+        refuse(t, 400, NULL, "tokens", "tokens: want a list of ids");
         return;
     }
     int32_t *ids = by_arena_alloc(&t->arena, by_mul_size(tokens->n, sizeof *ids));
     for (uint32_t i = 0; ids && i < tokens->n; i++) {
         int64_t v;
         if (!by_json_int_in(&tokens->v.items[i], 0, INT32_MAX, &v)) {
-            refuse(t, 400, NULL, "tokens[%u]: want an id", i);
+            refuse(t, 400, NULL, "tokens", "tokens[%u]: want an id", i);
             return;
         }
         if (!by_tok_bytes(by_service_tok(t->http->service), (int32_t)v).ptr) {
-            refuse(t, 400, NULL, "tokens[%u]: %lld is no token of this model", i, (long long)v);
+            refuse(t, 400, NULL, "tokens", "tokens[%u]: %lld is no token of this model", i, (long long)v);
             return;
         }
         ids[i] = (int32_t)v;
@@ -181,7 +184,7 @@ static void detokenize(by_task *t, by_tok_scratch *scratch) {
     by_status status = ids ? by_tok_decode(by_service_tok(t->http->service), ids, tokens->n, false, &text, &err) : BY_ENOMEM;
     if (status == BY_OK && !by_utf8_push_lossy(&clean, by_buf_str(&text))) status = BY_ENOMEM;
     if (status == BY_ENOMEM) no_memory(t);
-    else if (status < 0) refuse(t, 400, NULL, "tokens: %s", err.msg);
+    else if (status < 0) refuse(t, 400, NULL, "tokens", "tokens: %s", err.msg);
     else {
         by_json_out o = by_json_out_init(&t->out, BY_JSON_COMPACT);
         by_json_out_object_begin(&o);
@@ -209,7 +212,8 @@ static void task_free(by_task *t) {
 
 static void answer(by_task *t) {
     by_exchange *ex = t->ex;
-    if (t->status != 200) by_reply_error(ex, t->status, t->code, "%.*s", BY_STR_ARG(by_buf_str(&t->out)));
+    if (t->status != 200 && t->field[0]) by_reply_refusal(ex, t->status, t->code, t->field, "%.*s", BY_STR_ARG(by_buf_str(&t->out)));
+    else if (t->status != 200) by_reply_error(ex, t->status, t->code, "%.*s", BY_STR_ARG(by_buf_str(&t->out)));
     else if (t->out.failed) by_reply_error(ex, 503, "out_of_memory", "out of memory for an answer");
     else by_reply_json(ex, 200, by_buf_str(&t->out));
 }

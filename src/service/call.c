@@ -1,5 +1,6 @@
 /* call.c - one request body: conversion, prompts, engine requests, and the way of the tokens into the API's streams. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -45,10 +46,11 @@ struct by_call {
 
 /* ---- problems ---- */
 
-static by_status fail(by_call *c, by_status status, int http_status, const char *type, const char *code, by_str message) {
+static by_status fail(by_call *c, by_status status, by_call_problem p, by_str param, by_str message) {
     if (c->has_problem) return status;
     c->has_problem = true;
-    c->problem = (by_call_problem){.http_status = http_status, .type = type, .code = code};
+    c->problem = p;
+    snprintf(c->problem.param, sizeof c->problem.param, "%.*s", BY_STR_ARG(by_str_take(param, sizeof c->problem.param - 1)));
     by_err cut; /* cuts between characters */
     by_err_set(&cut, status, __FILE__, __LINE__, "%.*s", (int)(message.len < BY_ERR_MSG_MAX ? message.len : BY_ERR_MSG_MAX), message.ptr);
     memcpy(c->problem.message, cut.msg, sizeof cut.msg);
@@ -57,7 +59,8 @@ static by_status fail(by_call *c, by_status status, int http_status, const char 
 
 static by_status fail_request(by_call *c, const by_api_error *e) {
     bool context = strcmp(e->code, "context_length_exceeded") == 0;
-    return fail(c, context ? BY_ECONTEXT : BY_EINVAL, e->http_status ? e->http_status : 400, "invalid_request_error", e->code, e->message);
+    by_call_problem p = {.http_status = e->http_status ? e->http_status : 400, .type = "invalid_request_error", .code = e->code};
+    return fail(c, context ? BY_ECONTEXT : BY_EINVAL, p, e->param, e->message);
 }
 
 by_call_problem by_call_problem_of(by_status status, const by_err *err) {
@@ -78,6 +81,8 @@ by_call_problem by_call_problem_of(by_status status, const by_err *err) {
     by_call_problem p = {.http_status = 500, .type = "server_error", .code = "engine_error"};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (table[i].status == status) p = (by_call_problem){.http_status = table[i].http, .type = table[i].type, .code = table[i].code};
+    if (status == BY_EINVAL && err->field) p.code = "invalid_value";
+    if (err->field) snprintf(p.param, sizeof p.param, "%s", err->field);
     memcpy(p.message, err->msg, sizeof p.message);
     return p;
 }
@@ -85,7 +90,11 @@ by_call_problem by_call_problem_of(by_status status, const by_err *err) {
 /* A failure below the API: the request's fault where the status says so. */
 static by_status fail_status(by_call *c, by_status status, const by_err *err) {
     by_call_problem p = by_call_problem_of(status, err);
-    return fail(c, status, p.http_status, p.type, p.code, by_str_z(p.message));
+    static const char *const prompts[] = {"messages", "input", "messages", "prompt"}; /* by by_api_kind */
+    const by_api_grammar *g = &c->converted.inference.grammar;
+    if (status == BY_EGRAMMAR && g->kind) snprintf(p.param, sizeof p.param, "%s", g->param ? g->param : g->field);
+    else if (status == BY_ECONTEXT) snprintf(p.param, sizeof p.param, "%s", prompts[c->opts.api]);
+    return fail(c, status, p, by_str_z(p.param), by_str_z(p.message));
 }
 
 void by_call_problem_write(by_buf *out, const by_call_problem *p) {
@@ -98,7 +107,7 @@ void by_call_problem_write(by_buf *out, const by_call_problem *p) {
     by_json_out_key(&o, "type");
     by_json_out_z(&o, p->type);
     by_json_out_key(&o, "param");
-    by_json_out_null(&o);
+    by_json_out_z(&o, p->param[0] ? p->param : NULL);
     by_json_out_key(&o, "code");
     by_json_out_z(&o, p->code);
     by_json_out_object_end(&o);
@@ -128,7 +137,8 @@ static by_status keep_ids(by_call *c, lane *l, const int32_t *ids, size_t n, by_
 }
 
 static by_status encode(by_call *c, lane *l, const by_recipe_prompt *p, by_err *err) {
-    if (p->n_images) return BY_FAIL(err, BY_EUNSUPPORTED, "this build has no image input");
+    if (p->n_images)
+        return BY_FAIL_AT(err, BY_EUNSUPPORTED, c->opts.api == BY_API_RESPONSES ? "input" : "messages", "this build has no image input");
     by_tok_ids ids = {0};
     by_status status = by_recipe_encode(&ids, p, by_service_tok(c->service), c->opts.scratch, err);
     if (status == BY_OK) status = keep_ids(c, l, ids.ids, ids.n, err);
@@ -164,9 +174,11 @@ static by_status resolve(by_call *c, lane *l, by_err *err) {
     by_api_error error = {0};
     const by_api_inference *inf = &c->converted.inference;
     if (inf->has_prompt_logprobs && l->n_ids > SCORED_TOKENS_MAX)
-        return BY_FAIL(err, BY_EINVAL, "prompt_logprobs: the prompt has %zu tokens; at most %d", l->n_ids, (int)SCORED_TOKENS_MAX);
+        return BY_FAIL_AT(err, BY_EINVAL, "prompt_logprobs",
+                          "prompt_logprobs: the prompt has %zu tokens; at most %d", l->n_ids, (int)SCORED_TOKENS_MAX);
     if (scores_prompt(c) && l->n_ids > SCORED_TOKENS_MAX)
-        return BY_FAIL(err, BY_EINVAL, "echo with logprobs: the prompt has %zu tokens; at most %d", l->n_ids, (int)SCORED_TOKENS_MAX);
+        return BY_FAIL_AT(err, BY_EINVAL, "logprobs",
+                          "echo with logprobs: the prompt has %zu tokens; at most %d", l->n_ids, (int)SCORED_TOKENS_MAX);
     by_status status = by_api_resolve_max_tokens(&l->max_tokens, &error, &c->arena, l->converted, &c->service->api, l->n_ids,
                                                  (uint64_t)by_service_max_context(c->service), err);
     return status == BY_EINVAL ? fail_request(c, &error) : status;

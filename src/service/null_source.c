@@ -153,7 +153,7 @@ by_status by_null_submit(by_null *n, const by_request_opts *opts, by_null_reques
     if (opts->n_tokens >= n->opts.max_context)
         return BY_FAIL(err, BY_ECONTEXT, "the prompt has %d tokens and the context holds %lld, one of which must be left", opts->n_tokens,
                        (long long)n->opts.max_context);
-    if (opts->n < 1 || opts->n > CHOICES_MAX) return BY_FAIL(err, BY_EINVAL, "n: %d is outside 1..%d", opts->n, CHOICES_MAX);
+    if (opts->n < 1 || opts->n > CHOICES_MAX) return BY_FAIL_AT(err, BY_EINVAL, "n", "n: %d is outside 1..%d", opts->n, CHOICES_MAX);
     by_null_request *r = by_alloc_zero(BY_MEM_REQUEST, sizeof *r + (size_t)opts->n * sizeof r->choices[0]);
     if (!r) return BY_FAIL(err, BY_ENOMEM, "out of memory for a request");
     r->null = n;

@@ -68,13 +68,14 @@ typedef struct by_call_opts {
 typedef struct by_call_problem {
     int http_status;
     const char *type, *code; /* "invalid_request_error", "context_length_exceeded"; static */
+    char param[128];         /* the request's field that is at fault, "messages[1].role"; empty = none */
     char message[BY_ERR_MSG_MAX];
 } by_call_problem;
 
 /* What a failure below the API means to the client: its own fault where the status says so, else the engine's. */
 by_call_problem by_call_problem_of(by_status status, const by_err *err);
 
-/* {"error":{"message":...,"type":...,"param":null,"code":...}} */
+/* {"error":{"message":...,"type":...,"param":...,"code":...}} */
 void by_call_problem_write(by_buf *out, const by_call_problem *p);
 
 /* Starts a call. BY_OK: it runs. BY_EINVAL, BY_ECONTEXT, BY_EUNSUPPORTED (the request's fault), BY_EBUSY (the queue is full or

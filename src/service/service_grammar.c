@@ -52,6 +52,7 @@ by_status by_service_grammar(by_request_grammar *out, bool *has, by_arena *arena
     by_status status = by_grammar_options_parse(&out->spec.opts, arena, g->options, err);
     if (status < 0) {
         by_err_prefix(err, "%s: ", g->field);
+        by_err_at(err, g->param ? g->param : g->field, status);
         return status == BY_ENOMEM ? status : BY_EINVAL;
     }
     out->spec.text = g->text;

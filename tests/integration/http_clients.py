@@ -250,6 +250,41 @@ def openai_errors():
             raise AssertionError(f"no {kind}")
 
 
+def openai_errors_name_their_field():
+    big = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "string", "pattern": "(?<=a)b"}}}
+    chat, responses = oai.chat.completions.create, oai.responses.create
+    for call, param, code, more in [
+            (chat, "messages", "empty_array", {"messages": []}),
+            (chat, "messages[1].role", "invalid_value", {"messages": SUM + [{"role": "wizard", "content": "a"}]}),
+            (chat, "messages[0].content", "missing_required_parameter", {"messages": [{"role": "user"}]}),
+            (chat, "temperature", "invalid_value", {"messages": SUM, "temperature": 9}),
+            (chat, "messages", "context_length_exceeded", {"messages": SUM, "max_tokens": 2048}),
+            (chat, "response_format.json_schema.schema", "grammar_error", {"messages": SUM, "response_format": big}),
+            (chat, "tools[0].function.parameters", "invalid_function_parameters",
+             {"messages": SUM, "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}]}),
+            (chat, "stop_token_ids", "invalid_value", {"messages": SUM, "extra_body": {"stop_token_ids": [10 ** 6]}}),
+            (oai.completions.create, "prompt", "invalid_value", {"prompt": [10 ** 6]}),
+            (oai.completions.create, "prompt", "context_length_exceeded", {"prompt": "a", "max_tokens": 2048}),
+            (responses, "input", "empty_array", {"input": []}),
+            (responses, "text.format.schema", "grammar_error", {"input": "a", "text": {"format": {"name": "a", **big, **big["json_schema"]}}}),
+            (responses, "input", "context_length_exceeded", {"input": "a", "max_output_tokens": 2048}),
+            (responses, "previous_response_id", "previous_response_not_found", {"input": "a", "previous_response_id": "resp_0"})]:
+        kind = openai.NotFoundError if code == "previous_response_not_found" else openai.BadRequestError
+        for streams in [{}, {"stream": True}]:
+            try:
+                got = list(call(model="tiny", **more, **streams))
+                if call is not responses:
+                    raise AssertionError(f"not refused: {more}")
+                equal((got[-1].type, got[-1].param, got[-1].code), ("error", param, code), more)  # this client hands the event on
+            except openai.APIError as e:  # in a stream that has begun there is no status
+                equal((e.param, e.code, isinstance(e, kind) or bool(streams)), (param, code, True), more)
+    for call in (lambda: oai.models.retrieve("none"), lambda: chat(model="none", messages=SUM), lambda: responses(model="none", input="a")):
+        try:
+            call()
+        except openai.NotFoundError as e:
+            equal((e.param, e.code), ("model", "model_not_found"))
+
+
 def anthropic_messages():
     r = ant.messages.create(model="tiny", max_tokens=300, messages=SUM, thinking={"type": "disabled"}, extra_body={"temperature": 0})
     equal((r.content[0].text, r.stop_reason), ("17 + 25 = 42.", "end_turn"))
@@ -281,4 +316,4 @@ def anthropic_messages():
 
 if __name__ == "__main__":
     sys.exit(run([openai_chat, openai_tools_over_turns, openai_completions_and_models, openai_responses, openai_conversations, openai_batches, openai_files, openai_batches_of_every_endpoint, openai_batch_lists_and_cancel,
-                  openai_errors, anthropic_messages]))
+                  openai_errors, openai_errors_name_their_field, anthropic_messages]))

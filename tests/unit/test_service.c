@@ -465,28 +465,38 @@ static void refusals_name_what_is_wrong(void **state) {
     (void)state;
     static const struct {
         by_api_kind api;
-        const char *body, *code, *words;
+        const char *body, *code, *words, *param;
     } rows[] = {
-        {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"max_tokens\":3200}", "context_length_exceeded", "3200"},
-        {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[5376]}", "invalid_request_error", "prompt[0]: 5376"},
-        {BY_API_COMPLETIONS, "{\"model\":\"x\",\"prompt\":\"a\"}", "model_not_found", "names are m, but you passed x."},
-        {BY_API_CHAT, "{\"model\":\"x\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "model_not_found", "you passed x."},
-        {BY_API_RESPONSES, "{\"model\":\"x\",\"input\":\"a\"}", "model_not_found", "you passed x."},
+        {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"max_tokens\":3200}", "context_length_exceeded", "3200", "prompt"},
+        {BY_API_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"max_tokens\":3200}",
+         "context_length_exceeded", "3200", "messages"},
+        {BY_API_RESPONSES, "{\"model\":\"m\",\"input\":\"a\",\"max_output_tokens\":3200}", "context_length_exceeded", "3200", "input"},
+        {BY_API_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"response_format\":{\"type\":"
+                      "\"json_schema\",\"json_schema\":{\"schema\":{\"type\":\"string\",\"pattern\":\"(?<=a)b\"}}}}",
+         "grammar_error", "response_format: ", "response_format.json_schema.schema"},
+        {BY_API_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"guided_regex\":\"(\"}",
+         "grammar_error", "guided_regex: ", "guided_regex"},
+        {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[5376]}", "invalid_value", "prompt[0]: 5376", "prompt"},
+        {BY_API_COMPLETIONS, "{\"model\":\"x\",\"prompt\":\"a\"}", "model_not_found", "names are m, but you passed x.", "model"},
+        {BY_API_CHAT, "{\"model\":\"x\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "model_not_found", "you passed x.", "model"},
+        {BY_API_RESPONSES, "{\"model\":\"x\",\"input\":\"a\"}", "model_not_found", "you passed x.", "model"},
         {BY_API_MESSAGES, "{\"model\":\"x\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
-         "model_not_found", "you passed x."},
-        {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"n\":100}", "invalid_request_error", "best_of"},
-        {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"n\":3,\"best_of\":2}", "invalid_request_error", "best_of"},
-        {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"stop_token_ids\":[5376]}", "invalid_request_error", "stop_token_ids"},
+         "model_not_found", "you passed x.", "model"},
+        {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"n\":100}", "invalid_value", "best_of", "n"},
+        {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"n\":3,\"best_of\":2}", "invalid_value", "best_of", "best_of"},
+        {BY_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"stop_token_ids\":[5376]}", "invalid_value", "stop_token_ids",
+         "stop_token_ids"},
         {BY_API_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
-                      "{\"url\":\"https://a.b/c.png\"}}]}]}", "unsupported", "image"},
-        {BY_API_CHAT, "{\"model\":", "invalid_request_error", ""},
+                      "{\"url\":\"https://a.b/c.png\"}}]}]}", "unsupported", "image", "messages"},
+        {BY_API_CHAT, "{\"model\":", "invalid_request_error", "", ""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         answer a = run(service, rows[i].api, rows[i].body, false);
         if (a.whole) fail_msg("row %zu has an answer", i);
         int status = strcmp(rows[i].code, "model_not_found") == 0 ? 404 : 400;
-        if (a.problem.http_status != status || strcmp(a.problem.code, rows[i].code) != 0 || !strstr(a.problem.message, rows[i].words))
-            fail_msg("row %zu: %d, %s, %s", i, a.problem.http_status, a.problem.code, a.problem.message);
+        if (a.problem.http_status != status || strcmp(a.problem.code, rows[i].code) != 0 || !strstr(a.problem.message, rows[i].words) ||
+            strcmp(a.problem.param, rows[i].param) != 0)
+            fail_msg("row %zu: %d, %s, %s, %s", i, a.problem.http_status, a.problem.code, a.problem.param, a.problem.message);
     }
 }
 
