@@ -1,6 +1,7 @@
 /* grammar_format.c - the string formats that are asserted, as regular languages over the decoded text. */
 #include <stdio.h>
 
+#include "grammar/grammar_host.h"
 #include "grammar/grammar_internal.h"
 
 #define YEAR "[0-9]{4}"
@@ -22,7 +23,6 @@
     ":){0,3}" H16 ")?::" H16 ":" LS32 "|(?:(?:" H16 ":){0,4}" H16 ")?::" LS32 "|(?:(?:" H16 ":){0,5}" H16 ")?::" H16   \
     "|(?:(?:" H16 ":){0,6}" H16 ")?::)"
 #define UUID       "[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-#define LABEL      "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #define ATEXT      "A-Za-z0-9!#$%&'*+/=?^_`{|}~-"
 #define QUOTED     "\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\""
 #define ADDRESS    "\\[(?:" IPV4 "|IPv6:" IPV6 ")\\]"
@@ -101,13 +101,6 @@ static by_gr_term regex_syntax(by_gr *g) {
     return root;
 }
 
-/* Labels with "--" in places 3 and 4 are reserved; whether an A-label decodes is not regular, so none is offered. */
-static by_gr_term hostname(by_gr *g) {
-    by_gr_term label = by_gr_and2(g, rx(g, LABEL), by_gr_text_not(g, rx(g, "..--.*")));
-    by_gr_term all = by_gr_seq(g, label, by_gr_star(g, by_gr_seq(g, by_gr_lit(g, BY_STR(".")), label)));
-    return by_gr_and2(g, all, by_gr_rep(g, BY_GR_ANYCHAR, 1, 253));
-}
-
 /* ---- leap seconds: hh:mm:60 and an offset that makes it 23:59:60 UTC. LEAP terms: a = characters read, b = minutes.
  */
 
@@ -148,7 +141,7 @@ by_gr_term by_gr_format(by_gr *g, by_str name, bool *known) {
     *known = true;
     for (unsigned i = 0; i < sizeof formats / sizeof formats[0]; i++)
         if (by_str_eqz(name, formats[i].name)) return rx(g, formats[i].regex);
-    if (by_str_eqz(name, "hostname")) return hostname(g);
+    if (by_str_eqz(name, "hostname")) return by_gr_host(g);
     if (by_str_eqz(name, "regex")) return regex_syntax(g);
     bool date = by_str_eqz(name, "date-time");
     if (date || by_str_eqz(name, "time")) {

@@ -58,6 +58,7 @@ typedef enum by_gr_kind {
     BY_GR_K_UNQUOT,   /* texts t for which t followed by the end sentinel is in a (regular expressions with anchors) */
     BY_GR_K_MOD,      /* a: modulus, b: remainder, c: phase: decimal multiples */
     BY_GR_K_LEAP,     /* leap-second times: a: phase, b: minutes of the day */
+    BY_GR_K_HOST,     /* a place in a host name (grammar_host.c) */
     BY_GR_K_WS,       /* bounded whitespace: at most a characters, b of them newlines */
     BY_GR_K_OBJ,      /* a: object definition, b: state, x: 0 before the first member, 1 after one */
     BY_GR_K_KEY,      /* a: OBJ term, b: node of the key trie */
@@ -215,6 +216,7 @@ struct by_gr {
     by_gr_schema *schema; /* NULL unless a JSON schema takes part */
 
     by_gr_term ws;  /* whitespace inside JSON */
+    by_gr_term host, host_below, host_above; /* grammar_host.c; NEVER until a host name occurs */
     uint32_t depth; /* of nested calls that follow the structure of terms */
     bool compiling;
     bool searching; /* inside an emptiness search: intersections are not checked again */

@@ -5,6 +5,7 @@
  * the vocabulary's tables for plain strings), and only the trie below the head's exits is walked for the tail. And a
  * state that returns to itself on all bytes of a group, or counts them and has enough left, takes whole subtrees whose
  * tokens hold nothing else. */
+#include "grammar/grammar_host.h"
 #include "grammar/grammar_mask.h"
 
 #include "grammar/grammar_vocab.h"
@@ -393,6 +394,23 @@ static uint32_t visit_range(walker *w, uint32_t c, uint32_t end, const by_gr_ran
     return c;
 }
 
+/* States inside an A-label of a host name: there each text is a state, so its tokens are found without making states. A union
+ * with such a state is taken apart. False: t is none. */
+static bool walk_alabel(walker *w, uint32_t node, by_gr_term t) {
+    by_gr *g = w->g;
+    if (by_gr_alabel_split(g, t, node, &w->stack)) return true;
+    if (!by_gr_is_alabel(g, t)) return false;
+    by_gr_term tail = g->nodes[t].kind == BY_GR_K_SEQ ? g->nodes[t].b : BY_GR_EPS;
+    by_gr_vec ends = {0};
+    by_gr_alabel_tokens(g, t, node, w->out, &ends);
+    for (uint32_t i = 0; i < ends.n; i += 2) {
+        by_gr_vec_push(g, &w->stack, ends.v[i]);
+        by_gr_vec_push(g, &w->stack, by_gr_seq(g, by_gr_jstr(g, ends.v[i + 1], BY_GR_STYLE_PLAIN), tail));
+    }
+    by_gr_vec_free(&ends);
+    return true;
+}
+
 /* Sets the tokens below node that state t takes. pure: bytes absorbed by t are covered already. */
 static void walk(walker *w, uint32_t node, by_gr_term t, bool pure) {
     by_gr *g = w->g;
@@ -404,6 +422,7 @@ static void walk(walker *w, uint32_t node, by_gr_term t, bool pure) {
         by_gr_term s = w->stack.v[--w->stack.n];
         uint32_t at = w->stack.v[--w->stack.n];
         const by_gv_node *n = &v->nodes[at & ~PURE];
+        if (g->host && walk_alabel(w, at & ~PURE, s)) continue;
         const by_gr_row *row = by_gr_row_of(g, s);
         uint32_t c = n->first, end = c + n->n_child;
         if (n->n_child == 0 || row->n == 0) continue;
@@ -418,7 +437,8 @@ static void or_mask(walker *w, by_gr_term t);
 
 static void walk_root(walker *w, by_gr_term t) {
     run r = {0};
-    if (!w->record || !by_gr_nullable(w->g, t)) r = find_run(w->g, t, BY_GV_FIT_MAX, w->record);
+    bool alabel = w->g->host && by_gr_is_alabel(w->g, t);
+    if (!alabel && (!w->record || !by_gr_nullable(w->g, t))) r = find_run(w->g, t, BY_GV_FIT_MAX, w->record);
     bool no_memory = false;
     if (by_gr_bad(w->g)) return;
     const uint32_t *base = r.sig && r.n >= RUN_MIN ? by_gv_base(w->v, r.sig, r.n == FOREVER ? BY_GV_ANY_LENGTH : r.n, &no_memory) : NULL;
@@ -674,6 +694,7 @@ static void or_mask(walker *w, by_gr_term t) {
 }
 
 static void or_token_leaves(by_gr *g, by_gr_term t, by_gr_tokens *out) {
+    if (g->host && by_gr_is_alabel(g, t)) return;
     const by_gr_row *row = by_gr_row_of(g, t);
     for (unsigned i = 0; i < row->n_tok; i++) {
         const by_gr_tokset *s = &g->toksets[row->tok[i].set];
@@ -717,8 +738,12 @@ void by_gr_mask_closing(by_gr *g, by_gr_term t, uint32_t room, uint32_t *words) 
     by_gr_vec_push(g, &stack, t);
     while (stack.n && !by_gr_bad(g)) {
         by_gr_term s = stack.v[--stack.n];
-        const by_gv_node *n = &v->nodes[stack.v[--stack.n]];
+        uint32_t at = stack.v[--stack.n];
+        const by_gv_node *n = &v->nodes[at];
+        if (g->host && by_gr_alabel_split(g, s, at, &stack)) continue;
+        int only = g->host && by_gr_is_alabel(g, s) ? by_gr_alabel_hint(g, s) : -1; /* elsewhere there are too many states */
         for (uint32_t c = n->first; c < n->first + n->n_child; c++) {
+            if (only >= 0 && v->byte[c] != only) continue;
             by_gr_term to = by_gr_step(g, s, v->byte[c]);
             if (to == BY_GR_NEVER) continue;
             if (v->nodes[c].tok && by_gr_min_bytes(g, to) <= room) set_bit(words, v->nodes[c].tok - 1);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "grammar/grammar_host.h"
 #include "grammar/grammar_mask.h"
 #include "grammar/grammar_vocab.h"
 
@@ -288,10 +289,11 @@ static by_status with_grammar(by_matcher *m, step_fn *fn, void *arg, by_err *err
 
 by_gr_term by_gr_next_token(by_gr *g, by_gr_term t, uint32_t id) {
     if (id >= g->vocab->n || id == g->vocab->eos) return BY_GR_NEVER;
-    const by_gr_row *row = by_gr_row_of(g, t);
     by_str s = g->vocab->bytes[id];
     by_gr_term to = BY_GR_NEVER;
     if (s.len && !g->vocab->control[id] && s.len <= BY_GV_TOKEN_MAX) to = by_gr_step_bytes(g, t, s);
+    if (g->host && by_gr_is_alabel(g, t)) return to;
+    const by_gr_row *row = by_gr_row_of(g, t);
     for (unsigned i = 0; i < row->n_tok; i++)
         if (s.len && by_gr_tokset_has(g, row->tok[i].set, id)) to = by_gr_alt2(g, to, row->tok[i].to);
     return to;

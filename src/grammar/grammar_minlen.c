@@ -3,6 +3,7 @@
  * The number is a potential: from every state that is not final some byte leads to a state whose number is smaller by
  * at least one, so following it ends the text in time. Structure gives it directly where it can; automaton states are
  * searched breadth first; rules by a fixed point over all rules reached so far. */
+#include "grammar/grammar_host.h"
 #include "grammar/grammar_internal.h"
 
 #define UNKNOWN    (UINT32_MAX / 2)
@@ -21,7 +22,6 @@ static bool searched(const by_gr *g, by_gr_term t) {
     case BY_GR_K_AND:
     case BY_GR_K_NOT:
     case BY_GR_K_UNQUOT:
-    case BY_GR_K_JSTR:
     case BY_GR_K_JESC:
     case BY_GR_K_JHEX:
     case BY_GR_K_JLOW:
@@ -31,6 +31,7 @@ static bool searched(const by_gr *g, by_gr_term t) {
     case BY_GR_K_LEAP:
     case BY_GR_K_KEY:
     case BY_GR_K_FREE: return true;
+    case BY_GR_K_JSTR: return g->nodes[g->nodes[t].a].kind != BY_GR_K_HOST; /* each text in an A-label is a state of its own */
     default: return false;
     }
 }
@@ -147,6 +148,7 @@ static uint32_t eval_kind(by_gr *g, by_gr_term t) {
     case BY_GR_K_JSTR: {
         by_gr_node x = g->nodes[n.a];
         if (x.kind == BY_GR_K_REP && x.a == BY_GR_ANYCHAR) return x.b + 1;
+        if (x.kind == BY_GR_K_HOST) return by_gr_host_min_bytes(g, x) + 1;
         return search(g, t);
     }
     case BY_GR_K_MARK:
@@ -166,6 +168,7 @@ static uint32_t eval_kind(by_gr *g, by_gr_term t) {
     case BY_GR_K_LEAP:
     case BY_GR_K_KEY:
     case BY_GR_K_FREE: return search(g, t);
+    case BY_GR_K_HOST: return by_gr_host_min_bytes(g, n);
     case BY_GR_K_UNIQ: return add(eval(g, n.a), eval(g, g->nodes[n.b].a));
     }
     return UNKNOWN;

@@ -3,6 +3,7 @@
  * The row of a term follows from the rows of its parts by one sweep over the bytes at which any of them changes.
  * Targets that hold no text are NEVER (by_gr_and decides emptiness), so a byte with a target can always be completed.
  */
+#include "grammar/grammar_host.h"
 #include "grammar/grammar_internal.h"
 
 #define INDEX_FROM 12u   /* rows with more ranges get a table by byte */
@@ -470,6 +471,7 @@ static const by_gr_row *build(by_gr *g, by_gr_term t) {
     case BY_GR_K_UNQUOT: return row_unquot(g, n);
     case BY_GR_K_MOD: return by_gr_row_mod(g, n);
     case BY_GR_K_LEAP: return by_gr_row_leap(g, n);
+    case BY_GR_K_HOST: return by_gr_row_host(g, n, t);
     case BY_GR_K_WS: return row_ws(g, n);
     case BY_GR_K_OBJ: return by_gr_row_obj(g, n, t);
     case BY_GR_K_KEY: return by_gr_row_key(g, n);
@@ -516,8 +518,20 @@ by_gr_term by_gr_next_bytes(by_gr *g, by_gr_term t, by_str s) {
 
 /* ---- stepping with memory ---- */
 
+static by_gr_term step_alabel(by_gr *g, by_gr_term t, unsigned byte) {
+    by_gr_vec members = {0};
+    by_gr_term to = BY_GR_NEVER;
+    if (by_gr_is_alabel(g, t)) return by_gr_alabel_next(g, t, byte);
+    if (!by_gr_alabel_split(g, t, 0, &members)) return by_gr_next(g, t, byte);
+    for (uint32_t i = 1; i < members.n; i += 2)
+        to = by_gr_alt2(g, to, by_gr_step(g, members.v[i], byte));
+    by_gr_vec_free(&members);
+    return to;
+}
+
 by_gr_term by_gr_step(by_gr *g, by_gr_term t, unsigned byte) {
     by_gr_node n = g->nodes[t];
+    if (g->host && !(n.flags & BY_GR_F_UNIQ)) return step_alabel(g, t, byte);
     if (!(n.flags & BY_GR_F_UNIQ)) return by_gr_next(g, t, byte);
     if (by_gr_bad(g) || g->depth >= DEPTH_MAX)
         return by_gr_bad(g) ? BY_GR_NEVER

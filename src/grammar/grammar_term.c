@@ -3,6 +3,7 @@
  * Constructors keep terms in a normal form that makes equal languages meet in one id as often as that is cheap: SEQ to
  * the right, ALT and AND flat, sorted and without repeats, common heads of an ALT factored out, neutral and absorbing
  * elements removed. A better normal form means fewer states, never a different language. */
+#include "grammar/grammar_host.h"
 #include "grammar/grammar_internal.h"
 
 #include <stdarg.h>
@@ -401,6 +402,7 @@ by_gr_term by_gr_and(by_gr *g, const by_gr_term *v, uint32_t n) {
     uint32_t k = 0;
     unsigned f = BY_GR_F_NULLABLE;
     bool text = false, positive = false;
+    if (g->host) by_gr_host_meet(g, out.v, out.n);
     out.n = sort_unique(out.v, out.n);
     for (uint32_t i = 0; i < out.n; i++) {
         by_gr_term x = out.v[i];
@@ -440,6 +442,7 @@ by_gr_term by_gr_and2(by_gr *g, by_gr_term a, by_gr_term b) {
 
 by_gr_term by_gr_not(by_gr *g, by_gr_term a) {
     if (by_gr_bad(g)) return BY_GR_NEVER;
+    if (g->host) a = by_gr_host_regular(g, a, true);
     if (a == BY_GR_NEVER) return BY_GR_ANYBYTES;
     if (a == BY_GR_ANYBYTES) return BY_GR_NEVER;
     if (g->nodes[a].kind == BY_GR_K_NOT) return g->nodes[a].a;
@@ -511,6 +514,8 @@ by_gr_term by_gr_group(by_gr *g, by_gr_term a) {
 
 by_gr_term by_gr_jstr(by_gr *g, by_gr_term text, unsigned style) {
     if (text == BY_GR_NEVER) return BY_GR_NEVER;
+    by_gr_term split = g->host ? by_gr_host_split(g, text, style) : BY_GR_NEVER;
+    if (split != BY_GR_NEVER) return split;
     return by_gr_node_make(g, BY_GR_K_JSTR, style, text, 0, 0, 0);
 }
 

@@ -312,6 +312,38 @@ static by_status build_fit(by_grammar_vocab *v, by_err *err) {
     return BY_OK;
 }
 
+static by_status build_labels(by_grammar_vocab *v, by_err *err) {
+    uint8_t *kind = by_alloc_zero(BY_MEM_GRAMMAR, v->n_nodes); /* of the bytes above: 0 = no label, 1 = letters and digits, 2 = hyphens too */
+    for (int pass = 0; kind && pass < 2; pass++) { /* counts, then fills */
+        uint32_t n_tokens = 0, n_ends = 0;
+        kind[0] = 1;
+        for (uint32_t i = 0; i < v->n_nodes; i++) {
+            const by_gv_node *n = &v->nodes[i];
+            bool ends = false;
+            for (uint32_t c = n->first; kind[i] && c < n->first + n->n_child; c++) {
+                unsigned b = v->byte[c];
+                ends |= b == '.' || b == '"';
+                kind[c] = !by_gv_is_label_byte(b) ? 0 : b == '-' ? 2 : kind[i];
+                if (!kind[c] || !v->nodes[c].tok || (kind[c] == 1 && v->nodes[c].depth <= BY_GV_FIT_MAX)) continue;
+                if (pass) v->label_tokens[n_tokens] = v->nodes[c].tok - 1;
+                n_tokens++;
+            }
+            if (!ends) continue;
+            if (pass) v->label_ends[n_ends] = i;
+            n_ends++;
+        }
+        if (pass) break;
+        v->label_tokens = by_alloc(BY_MEM_GRAMMAR, (n_tokens + 1u) * sizeof *v->label_tokens);
+        v->label_ends = by_alloc(BY_MEM_GRAMMAR, (n_ends + 1u) * sizeof *v->label_ends);
+        v->n_label_tokens = n_tokens;
+        v->n_label_ends = n_ends;
+        if (!v->label_tokens || !v->label_ends) break;
+    }
+    bool ok = kind && v->label_tokens && v->label_ends;
+    by_free(kind);
+    return ok ? BY_OK : BY_FAIL(err, BY_ENOMEM, "vocabulary: out of memory");
+}
+
 /* ---- life ---- */
 
 static by_status copy_tokens(by_grammar_vocab *v, const by_grammar_vocab_in *in, by_err *err) {
@@ -364,6 +396,7 @@ by_status by_grammar_vocab_create(by_grammar_vocab **out, const by_grammar_vocab
     BY_TRY_OUT(build_fit(v, err));
     BY_TRY_OUT(build_json(v, e, n, err));
     BY_TRY_OUT(build_tails(v, err));
+    BY_TRY_OUT(build_labels(v, err));
 out:
     by_free(e);
     if (status < 0)
@@ -396,6 +429,8 @@ void by_grammar_vocab_destroy(by_grammar_vocab *v) {
     by_free(v->exit_text);
     by_free(v->tails);
     by_free(v->items);
+    by_free(v->label_tokens);
+    by_free(v->label_ends);
     by_free(v);
 }
 

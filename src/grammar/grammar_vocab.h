@@ -80,6 +80,11 @@ struct by_grammar_vocab {
 
     uint32_t *fit[BY_GV_FIT_MAX + 1]; /* tokens of at most so many characters */
 
+    /* Lower-case letters, digits and hyphens, as in A-labels: the tokens of them with a hyphen or of more than BY_GV_FIT_MAX, and the
+     * nodes behind nothing else where a dot or a quote can follow. */
+    uint32_t *label_tokens, *label_ends;
+    uint32_t n_label_tokens, n_label_ends;
+
     /* Sets of tokens all of whose bytes are in given groups, made on demand. */
     pthread_mutex_t lock;
     struct by_gv_base {
@@ -94,6 +99,9 @@ struct by_grammar_vocab {
 by_status by_gv_groups_init(by_grammar_vocab *v, by_err *err);
 void by_gv_sign_trie(by_grammar_vocab *v);
 by_status by_gv_holds_init(by_grammar_vocab *v, by_err *err);
+static inline bool by_gv_is_label_byte(unsigned b) {
+    return (b >= 'a' && b <= 'z') || (b >= '0' && b <= '9') || b == '-';
+}
 
 /* Group of an ASCII byte. */
 unsigned by_gv_group(unsigned byte);

@@ -234,6 +234,15 @@ static void formats_beyond_the_vectors(void **state) {
     (void)state;
     SCHEMA("{\"format\":\"idn-email\"}", LIST("\"a\xc3\xa9@a.b\"", "\"-@a.b\"", "\"\xe5\xae\x9e@\xe5\xae\x9e\""),
            LIST("\"a\"", "\"@\xc3\xa9\""));
+    SCHEMA("{\"format\":\"hostname\"}", LIST("\"xn--zca\"", "\"a.xn--4dbc5h.b-c\"", "\"XN-a\""),
+           LIST("\"xn--a\"", "\"xn--zca.\"", "\"XN--zca\"", "\"xn--zca-\"", "\"ab--c\"", "\"xn--\""));
+    SCHEMA("{\"type\":\"string\",\"format\":\"hostname\",\"maxLength\":8}", LIST("\"xn--zca\"", "\"a.b\""), LIST("\"a.xn--zca\""));
+    SCHEMA("{\"type\":\"string\",\"not\":{\"format\":\"hostname\"}}", LIST("\"a-\"", "\"ab--c\""), LIST("\"xn--zca\"", "\"a\""));
+    SCHEMA("{\"anyOf\":[{\"format\":\"hostname\"},{\"pattern\":\"^[a-z-]*!$\"}],\"type\":\"string\"}", LIST("\"xn--zca\"", "\"xn--zca!\""),
+           LIST("\"xn--a\""));
+    SCHEMA("{\"type\":\"object\",\"propertyNames\":{\"format\":\"hostname\"}}", LIST("{\"b.xn--zca.de\":1}"), LIST("{\"xn--a\":1}"));
+    SCHEMA("{\"items\":{\"format\":\"hostname\"},\"type\":\"array\",\"uniqueItems\":true}", LIST("[\"xn--zca\",1,\"a\"]"),
+           LIST("[\"xn--zca\",\"xn--zca\"]"));
     SCHEMA("{\"format\":\"regex\"}",
            LIST("\"a(b|c)*[^x\\\\d-]{2,}?$\"", "\"(?<y>a)\\\\k<y>\"", "\"\"", "\"\\\\p{Letter}(?!b)\"", "\"[[(]|]\""),
            LIST("\"^(abc]\"", "\"\\\\a\"", "\"a**\"", "\"[\"", "\")\""));
