@@ -42,13 +42,15 @@ static by_sample_params with_seed(const by_spec_law *law) {
     return p;
 }
 
-/* A draw from the law at a position, whatever was proposed. */
-static by_status draw(by_spec *s, const by_spec_law *law, const float *logits, uint32_t position, by_sample_draw stream_of,
-                      by_sample_dist *d, int32_t *id, by_err *err) {
-    BY_TRY(by_sample_dist_make(d, logits, s->vocab, &law->params->law, s->scratch, err));
+/* A draw from the law at a position, whatever was proposed. With a mask d is of s->row. */
+static by_status draw(by_spec *s, const by_spec_law *law, const float *logits, const uint32_t *mask, uint32_t position,
+                      by_sample_draw stream_of, by_sample_dist *d, int32_t *id, by_err *err) {
+    const by_sample_law *l = &law->params->law;
+    BY_TRY(mask ? by_sample_dist_make_masked(d, s->row, logits, s->vocab, mask, l, s->scratch, err)
+                : by_sample_dist_make(d, logits, s->vocab, l, s->scratch, err));
     by_sample_stream stream = by_sample_stream_at(law->seed, position, stream_of);
     *id = by_sample_dist_pick(d, &stream, law->params->rule, s->scratch);
-    return *id == BY_SAMPLE_NONE ? by_sample_argmax(id, logits, s->vocab, s->scratch, err) : BY_OK;
+    return *id == BY_SAMPLE_NONE ? by_sample_argmax(id, d->row, s->vocab, s->scratch, err) : BY_OK;
 }
 
 static by_status judge_by_rejection(by_spec *s, const by_spec_law *law, const by_spec_row *row, const float *logits,
@@ -202,25 +204,23 @@ by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *
         for (int32_t i = 0; top && i < law->n_top; i++) top[i] = (by_sample_top){row->drawn_top[i].id, row->drawn_top[i].logprob};
         return law->history ? by_sample_history_push(law->history, out->id, err) : BY_OK;
     }
-    bool plain = by_sample_params_plain(law->params);
-    if (!plain || row->mask) {
-        if (plain) { /* a row is far away in memory: one look at it */
-            BY_TRY(by_sample_mask_row(s->row, logits, s->vocab, row->mask, err));
-        } else {
-            memcpy(s->row, logits, (size_t)s->vocab * 4);
-            BY_TRY(by_sample_edit(s->row, s->vocab, law->params, law->history, row->n_out, row->mask, err));
-        }
-        if (row->mask) BY_TRY(by_sample_check_mask(s->row, s->vocab, row->mask, err));
+    bool greedy = by_sample_is_greedy(law->params), rejection = law->rule == BY_SAMPLE_REJECTION && !greedy;
+    bool judges = rejection && draft >= 0, edits = !by_sample_params_plain(law->params);
+    if (edits) {
+        memcpy(s->row, logits, (size_t)s->vocab * 4);
+        BY_TRY(by_sample_edit(s->row, s->vocab, law->params, law->history, row->n_out, err));
+        logits = s->row;
+    }
+    if (judges && row->mask) {
+        BY_TRY(by_sample_mask_row(s->row, logits, s->vocab, row->mask, s->scratch, err));
         logits = s->row;
     }
     by_sample_dist d;
-    bool greedy = by_sample_is_greedy(law->params), rejection = law->rule == BY_SAMPLE_REJECTION && !greedy;
-    by_status status = rejection && draft >= 0
-                           ? judge_by_rejection(s, law, row, logits, drafts, draft, &d, out, err)
-                           : draw(s, law, logits, position_of(law, row), BY_SAMPLE_DRAW_FRESH, &d, &out->id, err);
-    if (status < 0) return logits == s->row ? explain(s, row->logits, status, err) : status;
-    if (!rejection || draft < 0) out->accepted = draft >= 0 && out->id == draft;
-    if (reports_plain(law)) BY_TRY(by_sample_dist_make(&d, logits, s->vocab, &plain_law, s->scratch, err));
+    by_status status = judges ? judge_by_rejection(s, law, row, logits, drafts, draft, &d, out, err)
+                              : draw(s, law, logits, row->mask, position_of(law, row), BY_SAMPLE_DRAW_FRESH, &d, &out->id, err);
+    if (status < 0) return edits && !row->mask ? explain(s, row->logits, status, err) : status;
+    if (!judges) out->accepted = draft >= 0 && out->id == draft;
+    if (reports_plain(law)) by_sample_dist_change_law(&d, &plain_law, s->scratch);
     out->logprob = by_sample_dist_logprob(&d, out->id);
     out->smaller = law->sum_smaller ? (float)by_sample_dist_smaller(&d, out->id) : 0;
     if (top) by_sample_dist_top(top, law->n_top, &d);
@@ -249,14 +249,14 @@ static by_status propose_one(proposal *p, by_spec_target *t, int32_t j, const fl
     float *own = rejection ? t->drafts->q + (size_t)j * (size_t)s->vocab : s->row;
     if (rejection || law->history) {
         memcpy(own, row, (size_t)s->vocab * 4);
-        if (law->history) BY_TRY(by_sample_edit(own, s->vocab, law->params, law->history, t->n_out + j, NULL, err));
+        if (law->history) BY_TRY(by_sample_edit(own, s->vocab, law->params, law->history, t->n_out + j, err));
         row = own;
     }
     int32_t id;
     by_sample_dist d;
     uint32_t position = (uint32_t)(t->seq.position + 1 + j);
     if (greedy) BY_TRY(by_sample_argmax(&id, row, s->vocab, s->scratch, err));
-    else BY_TRY(draw(s, law, row, position, rejection ? BY_SAMPLE_DRAW_DRAFT : BY_SAMPLE_DRAW_FRESH, &d, &id, err));
+    else BY_TRY(draw(s, law, row, NULL, position, rejection ? BY_SAMPLE_DRAW_DRAFT : BY_SAMPLE_DRAW_FRESH, &d, &id, err));
     t->drafts->ids[j] = id;
     return law->history ? by_sample_history_push(law->history, id, err) : BY_OK;
 }

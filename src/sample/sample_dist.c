@@ -31,8 +31,10 @@ by_status by_sample_scratch_create(by_sample_scratch **out, int32_t V_max, by_is
         s->x = by_alloc(BY_MEM_REQUEST, n * sizeof *s->x);
         s->key = by_alloc(BY_MEM_REQUEST, n * sizeof *s->key);
         s->mass = by_alloc(BY_MEM_REQUEST, n * sizeof *s->mass);
+        s->few_ids = by_alloc(BY_MEM_REQUEST, (n / BY_SAMPLE_FEW_SHARE + 1) * sizeof *s->few_ids);
+        s->few_x = by_alloc(BY_MEM_REQUEST, (n / BY_SAMPLE_FEW_SHARE + 1) * sizeof *s->few_x);
     }
-    if (!s || !s->ids || !s->x || !s->key || !s->mass) {
+    if (!s || !s->ids || !s->x || !s->key || !s->mass || !s->few_ids || !s->few_x) {
         by_sample_scratch_destroy(s);
         return BY_FAIL(err, BY_ENOMEM, "no memory to sample from %d tokens", V_max);
     }
@@ -46,6 +48,8 @@ void by_sample_scratch_destroy(by_sample_scratch *s) {
     by_free(s->x);
     by_free(s->key);
     by_free(s->mass);
+    by_free(s->few_ids);
+    by_free(s->few_x);
     by_free(s);
 }
 
@@ -110,6 +114,35 @@ static cut_point find_cut(by_sample_scratch *s, size_t n, cut_limits limits) {
 
 /* ---- the distribution ---- */
 
+/* The kernels' gather and exp_sum of the row of d; the latter adds what a list has in the order in which it would add the row. */
+static size_t gather(const by_sample_dist *d, by_sample_scratch *s, float floor_s) {
+    if (!d->few) return s->kernels->gather(s->ids, s->x, d->row, (size_t)d->V, d->max, d->inv_t, floor_s);
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_few; i++) {
+        s->ids[n] = s->few_ids[i];
+        s->x[n] = s->few_x[i];
+        n += (s->few_x[i] - d->max) * d->inv_t >= floor_s ? 1u : 0u;
+    }
+    return n;
+}
+
+static double exp_sum(const by_sample_dist *d, by_sample_scratch *s) {
+    enum { LANES = 16, BLOCK = 256 };
+    if (!d->few) return s->kernels->exp_sum(d->row, (size_t)d->V, d->max, d->inv_t);
+    double total = 0;
+    s->kernels->exp(s->x, s->few_x, s->n_few, d->max, d->inv_t, 0);
+    for (size_t i = 0; i < s->n_few;) {
+        float acc[LANES] = {0};
+        for (int32_t block = s->few_ids[i] / BLOCK; i < s->n_few && s->few_ids[i] / BLOCK == block; i++)
+            acc[s->few_ids[i] % LANES] += s->x[i];
+        for (size_t half = LANES / 2; half > 0; half /= 2)
+            for (size_t j = 0; j < half; j++)
+                acc[j] += acc[j + half];
+        total += (double)acc[0];
+    }
+    return total;
+}
+
 /* Lists every token that may be kept: first only likely ones, then more, until the border lies among them. Fills ids, x
  * (lp0), key and mass; returns their number. */
 static size_t list_candidates(const by_sample_dist *d, by_sample_scratch *s, cut_limits limits) {
@@ -117,7 +150,7 @@ static size_t list_candidates(const by_sample_dist *d, by_sample_scratch *s, cut
     for (int level = 0;; level++) {
         bool last = floors[level] <= d->floor_s;
         float floor_s = last ? d->floor_s : floors[level];
-        size_t n = s->kernels->gather(s->ids, s->x, d->row, (size_t)d->V, d->max, d->inv_t, floor_s);
+        size_t n = gather(d, s, floor_s);
         s->kernels->rank(s->x, s->key, s->mass, n, d->max, d->inv_t, d->log_s);
         if (last || n >= limits.n) return n;
         uint64_t mass = 0;
@@ -145,36 +178,39 @@ static size_t keep_before_cut(by_sample_dist *d, by_sample_scratch *s, size_t n,
     return n_kept;
 }
 
+static by_status fail_bad(const float *row, int32_t V, by_err *err) {
+    int32_t i = 0;
+    while (i < V && row[i] < INFINITY)
+        i++;
+    if (i == V) return BY_FAIL(err, BY_ENUMERIC, "the logit of a masked token is not a number or infinite"); /* it was masked in place */
+    return BY_FAIL(err, BY_ENUMERIC, "logit of token %d is %s", i, isnan(row[i]) ? "not a number" : "infinite");
+}
+
 static by_status row_max(float *max, const float *row, int32_t V, const by_sample_scratch *s, by_err *err) {
     bool bad;
     *max = s->kernels->max(row, (size_t)V, &bad);
-    if (bad) {
-        int32_t i = 0;
-        while (row[i] < INFINITY)
-            i++;
-        return BY_FAIL(err, BY_ENUMERIC, "logit of token %d is %s", i, isnan(row[i]) ? "not a number" : "infinite");
-    }
+    if (bad) return fail_bad(row, V, err);
     if (*max == -INFINITY) return BY_FAIL(err, BY_ENUMERIC, "all %d logits are -inf: no token is allowed", V);
     return BY_OK;
 }
 
 float by_sample_floor(float min_p) { return (float)by_sample_log((double)min_p); }
 
-by_status by_sample_dist_make(by_sample_dist *d, const float *row, int32_t V, const by_sample_law *law,
-                              by_sample_scratch *s, by_err *err) {
+void by_sample_dist_change_law(by_sample_dist *d, const by_sample_law *law, by_sample_scratch *s) {
     by_sample_law l = *law;
     if (l.temperature < BY_SAMPLE_GREEDY_BELOW) l = (by_sample_law){BY_SAMPLE_GREEDY_BELOW, 1, 0, -1};
-    *d = (by_sample_dist){.row = row,
-                          .V = V,
+    *d = (by_sample_dist){.row = d->row,
+                          .V = d->V,
+                          .max = d->max,
+                          .few = d->few,
                           .inv_t = 1.0f / l.temperature,
                           .floor_s = -FLT_MAX,
                           .cut = -INFINITY,
-                          .cut_id = V,
-                          .n_kept = V};
-    BY_TRY(row_max(&d->max, row, V, s, err));
-    d->log_s = (float)by_sample_log(s->kernels->exp_sum(row, (size_t)V, d->max, d->inv_t));
-    bool top_p = l.top_p < 1, top_k = l.top_k >= 1 && l.top_k<V, min_p = l.min_p> 0;
-    if (!top_p && !top_k && !min_p) return BY_OK;
+                          .cut_id = d->V,
+                          .n_kept = d->V};
+    d->log_s = (float)by_sample_log(exp_sum(d, s));
+    bool top_p = l.top_p < 1, top_k = l.top_k >= 1 && l.top_k < d->V, min_p = l.min_p > 0;
+    if (!top_p && !top_k && !min_p) return;
 
     cut_limits limits = {.mass = top_p ? (uint64_t)((double)l.top_p * 0x1p31) : UINT64_MAX,
                          .n = top_k ? (uint64_t)l.top_k : UINT64_MAX};
@@ -184,8 +220,59 @@ by_status by_sample_dist_make(by_sample_dist *d, const float *row, int32_t V, co
     d->listed = true;
     d->n_kept = (int32_t)n;
     d->log_kept = (float)by_sample_log(s->kernels->exp_sum(s->x, n, 0, 1));
+}
+
+by_status by_sample_dist_make(by_sample_dist *d, const float *row, int32_t V, const by_sample_law *law,
+                              by_sample_scratch *s, by_err *err) {
+    *d = (by_sample_dist){.row = row, .V = V};
+    BY_TRY(row_max(&d->max, row, V, s, err));
+    by_sample_dist_change_law(d, law, s);
     return BY_OK;
 }
+
+/* ---- masks ---- */
+
+static by_status mask_row(float *max, float *to, const float *from, int32_t V, const uint32_t *mask, by_sample_scratch *s,
+                          by_err *err) {
+    bool bad;
+    *max = s->kernels->mask(to, from, mask, (size_t)V, &bad);
+    if (bad) return fail_bad(from, V, err);
+    if (*max > -INFINITY) return BY_OK;
+    return BY_FAIL(err, BY_EGRAMMAR, "grammar_dead_end: no token is allowed by the grammar and by the other settings");
+}
+
+by_status by_sample_mask_row(float *to, const float *from, int32_t V, const uint32_t *mask, by_sample_scratch *s, by_err *err) {
+    float max;
+    return mask_row(&max, to, from, V, mask, s, err);
+}
+
+/* Lists the tokens of a mask that are above -inf; false: there are too many. */
+static bool list_few(by_sample_scratch *s, const float *row, int32_t V, const uint32_t *mask) {
+    size_t most = (size_t)V / BY_SAMPLE_FEW_SHARE, n = 0;
+    for (int32_t at = 0; at < V && n <= most; at += 32)
+        n += (size_t)__builtin_popcount(mask[at / 32]);
+    if (n > most) return false;
+    s->n_few = 0;
+    for (int32_t at = 0; at < V; at += 32)
+        for (uint32_t bits = mask[at / 32]; bits; bits &= bits - 1) {
+            int32_t id = at + __builtin_ctz(bits);
+            if (id >= V || !(row[id] > -INFINITY)) continue;
+            s->few_ids[s->n_few] = id;
+            s->few_x[s->n_few++] = row[id];
+        }
+    return true;
+}
+
+by_status by_sample_dist_make_masked(by_sample_dist *d, float *to, const float *from, int32_t V, const uint32_t *mask,
+                                     const by_sample_law *law, by_sample_scratch *s, by_err *err) {
+    *d = (by_sample_dist){.row = to, .V = V};
+    BY_TRY(mask_row(&d->max, to, from, V, mask, s, err));
+    d->few = list_few(s, to, V, mask);
+    by_sample_dist_change_law(d, law, s);
+    return BY_OK;
+}
+
+/* ---- what a distribution says ---- */
 
 float by_sample_dist_logprob(const by_sample_dist *d, int32_t id) {
     float l = d->row[id], scaled = (l - d->max) * d->inv_t;
@@ -195,9 +282,13 @@ float by_sample_dist_logprob(const by_sample_dist *d, int32_t id) {
 
 by_sample_weights by_sample_dist_weights(const by_sample_dist *d, by_sample_scratch *s) {
     if (!d->listed && d->inv_t >= BY_SAMPLE_SHARP) { /* the weights that are not 0: log_s is not negative */
-        size_t n = s->kernels->gather(s->ids, s->x, d->row, (size_t)d->V, d->max, d->inv_t, BY_SAMPLE_EXP_LEAST);
+        size_t n = gather(d, s, BY_SAMPLE_EXP_LEAST);
         s->kernels->exp(s->x, s->x, n, d->max, d->inv_t, d->log_s);
         return (by_sample_weights){.x = s->x, .ids = s->ids, .n = (int32_t)n, .V = d->V};
+    }
+    if (!d->listed && d->few) {
+        s->kernels->exp(s->x, s->few_x, s->n_few, d->max, d->inv_t, d->log_s);
+        return (by_sample_weights){.x = s->x, .ids = s->few_ids, .n = (int32_t)s->n_few, .V = d->V};
     }
     if (d->listed)
         for (int32_t i = 0; i < d->n_kept; i++)

@@ -38,6 +38,7 @@ typedef struct by_sample_dist {
     float cut;     /* ... and l > cut, or l == cut and id <= cut_id */
     int32_t cut_id;
     bool listed;    /* the kept tokens stand in the scratch (until its next use) */
+    bool few;       /* the tokens above -inf are few, and stand in the scratch (until its next use for a masked row) */
     int32_t n_kept; /* V when not listed */
 } by_sample_dist;
 
@@ -48,6 +49,19 @@ float by_sample_floor(float min_p);
  * Errors: BY_ENUMERIC for a row with NaN or +inf, or with -inf only. Allocates nothing. */
 by_status by_sample_dist_make(by_sample_dist *d, const float *row, int32_t V, const by_sample_law *law,
                               by_sample_scratch *s, by_err *err);
+
+/* A grammar's mask on a row: to[V] = from[V] where it allows the token, else -inf. mask: one bit per token, bit id % 32 of word
+ * id / 32, 1 = allowed. to may be from. Errors: BY_ENUMERIC when a logit, allowed or not, is NaN or +inf (a mask must not hide a
+ * broken row), BY_EGRAMMAR when nothing above -inf is left. */
+by_status by_sample_mask_row(float *to, const float *from, int32_t V, const uint32_t *mask, by_sample_scratch *s, by_err *err);
+
+/* Both at once, with the same bits: d describes to[V] and borrows it. A row is far away in memory and is looked at once; where few
+ * tokens are allowed, all that follows looks at these alone. */
+by_status by_sample_dist_make_masked(by_sample_dist *d, float *to, const float *from, int32_t V, const uint32_t *mask,
+                                     const by_sample_law *law, by_sample_scratch *s, by_err *err);
+
+/* The row of d, made with s, under another law. Cannot fail. */
+void by_sample_dist_change_law(by_sample_dist *d, const by_sample_law *law, by_sample_scratch *s);
 
 /* Log-probability of token id in [0, V); -inf when removed. O(1), needs no scratch. */
 float by_sample_dist_logprob(const by_sample_dist *d, int32_t id);

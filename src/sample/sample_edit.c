@@ -117,47 +117,8 @@ static void apply_penalties(float *row, int32_t V, const by_sample_params *p, co
     }
 }
 
-#define X4(i)  1u << (i), 1u << (i + 1), 1u << (i + 2), 1u << (i + 3)
-#define X16(i) X4(i), X4(i + 4), X4(i + 8), X4(i + 12)
-static const uint32_t bit_of[32] = {X16(0), X16(16)};
-
-/* 32 logits: to = from where the bit is set, else -inf. False, and nothing is written, when a logit whose bit is not set is NaN
- * or +inf. Without branches: the compiler makes vectors of it. */
-static bool mask_word(float *to, const float *from, uint32_t allowed) {
-    uint32_t bad = 0, keep[32];
-    for (int i = 0; i < 32; i++) {
-        keep[i] = (allowed & bit_of[i]) == bit_of[i] ? UINT32_MAX : 0;
-        bad |= (from[i] <= FLT_MAX ? 0 : UINT32_MAX) & ~keep[i];
-    }
-    if (bad) return false;
-    for (int i = 0; i < 32; i++) {
-        uint32_t x;
-        memcpy(&x, &from[i], sizeof x);
-        x = (x & keep[i]) | (0xff800000u & ~keep[i]); /* -inf */
-        memcpy(&to[i], &x, sizeof x);
-    }
-    return true;
-}
-
-by_status by_sample_mask_row(float *to, const float *from, int32_t V, const uint32_t *mask, by_err *err) {
-    for (int32_t at = 0; at < V; at += 32) {
-        uint32_t allowed = mask[at / 32];
-        int32_t len = V - at < 32 ? V - at : 32;
-        if (allowed == UINT32_MAX) {
-            if (to != from) memcpy(to + at, from + at, (size_t)len * sizeof *to);
-            continue;
-        }
-        if (len == 32 && mask_word(to + at, from + at, allowed)) continue;
-        for (int32_t i = 0; i < len; i++) {
-            to[at + i] = from[at + i];
-            if (!(allowed >> i & 1)) BY_TRY(forbid(to, at + i, err));
-        }
-    }
-    return BY_OK;
-}
-
 by_status by_sample_edit(float *row, int32_t V, const by_sample_params *p, const by_sample_history *h, int32_t n_output,
-                         const uint32_t *mask, by_err *err) {
+                         by_err *err) {
     for (int32_t i = 0; i < p->n_bias; i++)
         row[p->bias[i].id] += p->bias[i].value;
     bool penalties = p->repetition_penalty != 1 || p->frequency_penalty != 0 || p->presence_penalty != 0;
@@ -168,14 +129,5 @@ by_status by_sample_edit(float *row, int32_t V, const by_sample_params *p, const
         if (p->eos_id >= 0) BY_TRY(forbid(row, p->eos_id, err));
     }
     if (p->first_no_eos && n_output == 0 && p->eos_id >= 0) BY_TRY(forbid(row, p->eos_id, err));
-    return mask ? by_sample_mask_row(row, row, V, mask, err) : BY_OK;
-}
-
-by_status by_sample_check_mask(const float *row, int32_t V, const uint32_t *mask, by_err *err) {
-    for (int32_t at = 0; at < V; at += 32)
-        for (uint32_t bits = mask[at / 32]; bits; bits &= bits - 1) {
-            int32_t id = at + __builtin_ctz(bits);
-            if (id < V && row[id] > -INFINITY) return BY_OK;
-        }
-    return BY_FAIL(err, BY_EGRAMMAR, "grammar_dead_end: no token is allowed by the grammar and by the other settings");
+    return BY_OK;
 }

@@ -1,8 +1,8 @@
-/* sample_edit.h - what a request does to its logits before temperature: bias, penalties, bans, minimum length, grammar.
+/* sample_edit.h - what a request does to its logits before temperature: bias, penalties, bans, minimum length.
  *
- * The order is fixed: logit_bias, repetition, frequency and presence, banned ids, minimum length (end and stop tokens),
- * grammar mask. Everything is a function of the committed tokens plus the drafts before the row, else verification of
- * drafts would not be exact: push the drafts before each row, pop them after the step. */
+ * The order is fixed: logit_bias, repetition, frequency and presence, banned ids, minimum length (end and stop tokens);
+ * a grammar's mask comes behind them (by_sample_mask_row). Everything is a function of the committed tokens plus the drafts
+ * before the row, else verification of drafts would not be exact: push the drafts before each row, pop them after the step. */
 #ifndef BY_SAMPLE_EDIT_H
 #define BY_SAMPLE_EDIT_H
 
@@ -41,16 +41,10 @@ void by_sample_history_pop(by_sample_history *h, int32_t token);
 /* Entry of a token, NULL when it was never seen. */
 const by_sample_seen *by_sample_history_get(const by_sample_history *h, int32_t token);
 
-/* Edits row[V] in place. h may be NULL when no penalty is on; n_output is the number of output tokens before this row.
- * mask: one bit per token, bit id % 32 of word id / 32, 1 = allowed; NULL = no grammar.
+/* Edits row[V] in place. h may be NULL when no penalty is on; n_output is the number of output tokens before this row. The mask
+ * is not among the edits: by_sample_mask_row behind them.
  * Errors: BY_ENUMERIC when an edited logit is NaN or +inf: a ban must not hide a broken row. */
 by_status by_sample_edit(float *row, int32_t V, const by_sample_params *p, const by_sample_history *h, int32_t n_output,
-                         const uint32_t *mask, by_err *err);
-
-/* The mask alone: to[V] = from[V] where it allows the token, else -inf. to may be from. Errors: as above. */
-by_status by_sample_mask_row(float *to, const float *from, int32_t V, const uint32_t *mask, by_err *err);
-
-/* BY_EGRAMMAR when nothing that the mask allows is left in an edited row. */
-by_status by_sample_check_mask(const float *row, int32_t V, const uint32_t *mask, by_err *err);
+                         by_err *err);
 
 #endif

@@ -37,6 +37,43 @@ static float row_max(const float *row, size_t n, bool *bad) {
     return max;
 }
 
+#ifndef BY_SAMPLE_OWN_MASK /* else the file that includes this one has its own */
+#define X4(i)  1u << (i), 1u << (i + 1), 1u << (i + 2), 1u << (i + 3)
+#define X16(i) X4(i), X4(i + 4), X4(i + 8), X4(i + 12)
+static const uint32_t bit_of[32] = {X16(0), X16(16)};
+
+/* n <= 32 logits under one word of a mask; m and worst as in row_max. Read before they are written: to may be row. */
+static inline void mask_some(float *to, const float *row, uint32_t allowed, size_t n, float *m, uint32_t *worst) {
+    float x[32];
+    for (size_t i = 0; i < n; i++) {
+        worst[i] |= row[i] <= FLT_MAX ? 0u : 1u;
+        x[i] = allowed & bit_of[i] ? row[i] : -INFINITY;
+        m[i] = x[i] > m[i] ? x[i] : m[i];
+    }
+    for (size_t i = 0; i < n; i++)
+        to[i] = x[i];
+}
+
+static float mask_row(float *to, const float *row, const uint32_t *mask, size_t n, bool *bad) {
+    float m[BLOCK];
+    uint32_t worst[BLOCK] = {0};
+    for (size_t i = 0; i < BLOCK; i++)
+        m[i] = -INFINITY;
+    size_t at = 0;
+    for (; at + 32 <= n; at += 32)
+        mask_some(to + at, row + at, mask[at / 32], 32, m + at % BLOCK, worst + at % BLOCK);
+    if (at < n) mask_some(to + at, row + at, mask[at / 32], n - at, m, worst);
+    float max = m[0];
+    uint32_t any = worst[0];
+    for (size_t i = 1; i < BLOCK; i++) {
+        max = m[i] > max ? m[i] : max;
+        any |= worst[i];
+    }
+    *bad = any != 0;
+    return max;
+}
+#endif
+
 static void exp_affine(float *out, const float *row, size_t n, float max, float inv_t, float log_s) {
     for (size_t i = 0; i < n; i++)
         out[i] = by_sample_exp((row[i] - max) * inv_t - log_s);
@@ -134,4 +171,4 @@ static void subtract(float *x, const int32_t *ids, size_t n, const by_sample_dis
             x[i] = subtract_one(x[i], d.row[i], (int32_t)i, &d, penalty);
 }
 
-const by_sample_kernels BY_SAMPLE_TABLE = {row_max, exp_sum, exp_affine, gather, rank_values, add_mass, total, subtract};
+const by_sample_kernels BY_SAMPLE_TABLE = {row_max, mask_row, exp_sum, exp_affine, gather, rank_values, add_mass, total, subtract};

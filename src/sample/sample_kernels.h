@@ -20,6 +20,10 @@ typedef struct by_sample_kernels {
     /* Largest value of row[n], n >= 1; *bad is set when one is NaN or +inf (the maximum then means nothing). */
     float (*max)(const float *row, size_t n, bool *bad);
 
+    /* to[i] = row[i] where bit i % 32 of word i / 32 of mask is set, else -inf; returns the largest of to[n], n >= 1. *bad is set
+     * when any row[i], allowed or not, is NaN or +inf. to may be row. */
+    float (*mask)(float *to, const float *row, const uint32_t *mask, size_t n, bool *bad);
+
     /* Sum of exp((row - max) * inv_t): fp32 inside blocks of 256, in 16 running sums, double between blocks. */
     double (*exp_sum)(const float *row, size_t n, float max, float inv_t);
 

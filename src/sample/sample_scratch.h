@@ -9,6 +9,8 @@
 #include "sample/sample_pick.h"
 
 #define BY_SAMPLE_BINS 2048
+/* Up to this share of a row its tokens are listed one by one; a list costs about ten times as much for each. */
+#define BY_SAMPLE_FEW_SHARE 32
 
 struct by_sample_scratch {
     const by_sample_kernels *kernels;
@@ -18,6 +20,9 @@ struct by_sample_scratch {
                        whole row */
     uint32_t *key;  /* [V_max] logits as integers that order alike */
     uint32_t *mass; /* [V_max] */
+    int32_t *few_ids; /* [n_few, room for V_max / BY_SAMPLE_FEW_SHARE]: what a mask has left, ascending */
+    float *few_x;     /* their logits */
+    size_t n_few;
     uint32_t lanes[BY_SAMPLE_LANES_MAX];
     uint64_t bins[BY_SAMPLE_BINS];
 };

@@ -232,6 +232,76 @@ static void every_instruction_set_gives_the_same_bits(void **state) {
     }
 }
 
+/* ---- masks ---- */
+
+/* Masks of few tokens, of some, of nearly all, and of none at times; bits behind the row are anything. */
+static void random_mask(uint32_t *mask, int V) {
+    int kind = below(4), n = below(V / 32 + 2);
+    for (int w = 0; w <= V / 32; w++)
+        mask[w] = kind == 0 ? 0 : kind == 1 ? (uint32_t)by_rng_u64(&rng) : (uint32_t)(by_rng_u64(&rng) | by_rng_u64(&rng) >> 7);
+    if (kind == 2)
+        for (int w = 0; w <= V / 32; w++)
+            mask[w] = below(3) ? UINT32_MAX : mask[w] & (uint32_t)by_rng_u64(&rng);
+    for (int i = 0; i < n; i++)
+        mask[below(V) / 32] |= 1u << below(32);
+}
+
+static void assert_same_dist(const by_sample_dist *a, const by_sample_dist *b, int V) {
+    assert_true(a->max == b->max);
+    assert_memory_equal(&a->log_s, &b->log_s, sizeof(float));
+    assert_memory_equal(&a->log_kept, &b->log_kept, sizeof(float));
+    assert_true(a->cut == b->cut && a->cut_id == b->cut_id && a->listed == b->listed && a->n_kept == b->n_kept);
+    for (int id = 0; id < V; id++)
+        assert_true(by_sample_dist_logprob(a, id) == by_sample_dist_logprob(b, id));
+}
+
+/* A masked row, with its law and its draws, is what the slow way gives: a loop over the row, then the law of what it has left. */
+static void masked_rows_equal_the_slow_way(void **state) {
+    (void)state;
+    static float row[V_MAX], want[V_MAX], to[V_MAX];
+    static uint32_t mask[V_MAX / 32 + 1];
+    const by_isa tiers[] = {BY_ISA_REF, BY_ISA_AVX2, BY_ISA_AVX512, BY_ISA_NEON};
+    int rounds = by_test_scaled(1500), n_few = 0, n_none = 0;
+    by_sample_scratch *slow = scratch_for(V_MAX, BY_ISA_REF), *fast[4] = {NULL};
+    for (int k = 0; k < 4; k++)
+        if (by_isa_includes(isa, tiers[k])) fast[k] = scratch_for(V_MAX, tiers[k]);
+    for (int i = 0; i < rounds; i++) {
+        int V = 1 + below(below(4) ? 700 : V_MAX);
+        random_row(row, V);
+        random_mask(mask, V);
+        by_sample_law law = random_law(V), other = random_law(V);
+        by_sample_dist d, e, f;
+        for (int id = 0; id < V; id++)
+            want[id] = mask[id / 32] >> (id % 32) & 1 ? row[id] : -INFINITY;
+        by_status status = by_sample_dist_make(&d, want, V, &law, slow, NULL);
+        for (int k = 0; k < 4; k++) {
+            bool in_place = below(2);
+            if (!fast[k]) continue;
+            if (in_place) memcpy(to, row, (size_t)V * 4);
+            by_status got = by_sample_dist_make_masked(&e, to, in_place ? to : row, V, mask, &law, fast[k], NULL);
+            assert_memory_equal(to, want, (size_t)V * 4);
+            n_none += status != BY_OK;
+            assert_int_equal(got, status == BY_OK ? BY_OK : BY_EGRAMMAR);
+            if (status != BY_OK) continue;
+            n_few += e.few;
+            assert_same_dist(&d, &e, V);
+            for (by_sample_rule rule = BY_SAMPLE_SMOOTH; rule <= BY_SAMPLE_DEEPINFER; rule++) {
+                by_sample_stream a = by_sample_stream_at((uint64_t)i, 5, BY_SAMPLE_DRAW_FRESH), b = a;
+                assert_int_equal(by_sample_dist_pick(&d, &a, rule, slow), by_sample_dist_pick(&e, &b, rule, fast[k]));
+            }
+            by_sample_dist_change_law(&e, &other, fast[k]);
+            assert_int_equal(by_sample_dist_make(&f, want, V, &other, slow, NULL), BY_OK);
+            assert_same_dist(&f, &e, V);
+            by_sample_dist_change_law(&e, &law, fast[k]);
+            assert_int_equal(by_sample_dist_make(&d, want, V, &law, slow, NULL), BY_OK); /* lists its tokens again */
+        }
+    }
+    print_message("%d rows of few tokens, %d of none\n", n_few, n_none);
+    assert_true(rounds < 100 || (n_few > 0 && n_none > 0));
+    for (int k = 0; k < 4; k++) by_sample_scratch_destroy(fast[k]);
+    by_sample_scratch_destroy(slow);
+}
+
 /* ---- laws ---- */
 
 /* Draws follow p: chi-squared over n draws stays below its mean plus five standard deviations. */
@@ -437,7 +507,7 @@ static void edits_equal_a_recount(void **state) {
             want[id] -= p.frequency_penalty * (float)in_output;
             if (in_output > 0) want[id] -= p.presence_penalty;
         }
-        assert_int_equal(by_sample_edit(row, V, &p, &h, n_output, NULL, NULL), BY_OK);
+        assert_int_equal(by_sample_edit(row, V, &p, &h, n_output, NULL), BY_OK);
         for (int id = 0; id < V; id++)
             assert_true(row[id] == want[id]);
         by_sample_history_deinit(&h);
@@ -580,6 +650,7 @@ int main(void) {
         cmocka_unit_test(laws_equal_a_full_sort),
         cmocka_unit_test(reports_equal_a_full_sort),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
+        cmocka_unit_test(masked_rows_equal_the_slow_way),
         cmocka_unit_test(draws_follow_the_law),
         cmocka_unit_test(verified_drafts_follow_the_law),
         cmocka_unit_test(coupled_text_does_not_depend_on_drafts),

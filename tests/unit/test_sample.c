@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/cpu.h"
 #include "sample/draft_plan.h"
 #include "sample/sample_edit.h"
 #include "sample/sample_verify.h"
@@ -170,7 +171,10 @@ static void edits_come_in_the_stated_order(void **state) {
     assert_false(by_sample_params_plain(&p));
     float row[V] = {-1, 4, 1, 1, 1, 1, 1, 1};
     const uint32_t mask = 0xffffffffu & ~(1u << 4);
-    assert_int_equal(by_sample_edit(row, V, &p, &h, 3, &mask, NULL), BY_OK);
+    by_sample_scratch *s = scratch();
+    assert_int_equal(by_sample_edit(row, V, &p, &h, 3, NULL), BY_OK);
+    assert_int_equal(by_sample_mask_row(row, row, V, &mask, s, NULL), BY_OK);
+    by_sample_scratch_destroy(s);
     const float want[V] = {(-1 + 3) / 2.0f,         /* bias, then the sign decides that it is divided */
                            4 / 2.0f - 0.5f - 0.25f, /* in prompt and once in the output */
                            (1 - 2) * 2.0f - 2 * 0.5f - 0.25f,
@@ -182,7 +186,7 @@ static void edits_come_in_the_stated_order(void **state) {
     assert_memory_equal(row, want, sizeof want);
 
     float later[V] = {0}; /* enough tokens: end and stop ids are free again */
-    assert_int_equal(by_sample_edit(later, V, &p, NULL, 4, NULL, NULL), BY_OK);
+    assert_int_equal(by_sample_edit(later, V, &p, NULL, 4, NULL), BY_OK);
     assert_true(later[6] == 0 && later[7] == 0 && later[5] == -INFINITY);
     by_sample_history_deinit(&h);
 }
@@ -194,7 +198,7 @@ static void the_first_token_may_exclude_the_end(void **state) {
     p.eos_id = 2;
     for (int32_t n_output = 0; n_output < 2; n_output++) {
         float row[V] = {0};
-        assert_int_equal(by_sample_edit(row, V, &p, NULL, n_output, NULL, NULL), BY_OK);
+        assert_int_equal(by_sample_edit(row, V, &p, NULL, n_output, NULL), BY_OK);
         assert_true((row[2] == -INFINITY) == (n_output == 0));
     }
 }
@@ -206,40 +210,61 @@ static void a_ban_does_not_hide_a_broken_row(void **state) {
     p.banned = banned, p.n_banned = 1;
     float row[V] = {0};
     row[3] = NAN;
-    assert_int_equal(by_sample_edit(row, V, &p, NULL, 0, NULL, NULL), BY_ENUMERIC);
-    float masked[40] = {0};
-    masked[37] = INFINITY;
-    const uint32_t mask[2] = {0xffffffffu, 0};
-    const by_sample_params plain = by_sample_params_default();
-    assert_int_equal(by_sample_edit(masked, 40, &plain, NULL, 0, mask, NULL), BY_ENUMERIC);
-    masked[37] = 0;
-    assert_int_equal(by_sample_edit(masked, 40, &plain, NULL, 0, mask, NULL), BY_OK);
-    assert_true(masked[31] == 0 && masked[32] == -INFINITY && masked[39] == -INFINITY);
+    assert_int_equal(by_sample_edit(row, V, &p, NULL, 0, NULL), BY_ENUMERIC);
 }
+
+static const by_isa tiers[] = {BY_ISA_REF, BY_ISA_AVX2, BY_ISA_AVX512, BY_ISA_NEON};
+enum { N_TIERS = sizeof tiers / sizeof tiers[0] };
 
 /* Words of all kinds, behind each other and at an end that is no whole word, in place and not. */
 static void a_mask_of_any_words_is_kept_to(void **state) {
     (void)state;
     enum { N = 32 * 6 + 5 };
-    const by_sample_params plain = by_sample_params_default();
     const uint32_t mask[] = {UINT32_MAX, 0, 0x80000001u, 0x0ff0f00fu, UINT32_MAX - 1, 0x7fffffffu, 0x15u};
-    float row[N], to[N];
-    for (int i = 0; i < N; i++)
-        row[i] = i % 7 == 3 ? -INFINITY : (float)(i - 90) * 0.5f;
-    assert_int_equal(by_sample_mask_row(to, row, N, mask, NULL), BY_OK);
-    for (int i = 0; i < N; i++)
-        assert_true(to[i] == (mask[i / 32] >> (i % 32) & 1 ? row[i] : -INFINITY));
-    for (int i = 0; i < N; i++) { /* each refused place must be looked at, an allowed one is judged later */
-        float broken[N];
-        memcpy(broken, row, sizeof row);
-        broken[i] = i & 1 ? NAN : INFINITY;
-        bool allowed = mask[i / 32] >> (i % 32) & 1;
-        assert_int_equal(by_sample_mask_row(to, broken, N, mask, NULL), allowed ? BY_OK : BY_ENUMERIC);
-        assert_int_equal(by_sample_edit(broken, N, &plain, NULL, 0, mask, NULL), allowed ? BY_OK : BY_ENUMERIC);
+    by_cpu cpu;
+    by_cpu_detect(&cpu);
+    for (int k = 0; k < N_TIERS; k++) {
+        by_sample_scratch *s;
+        if (!by_isa_includes(cpu.isa, tiers[k])) continue;
+        assert_int_equal(by_sample_scratch_create(&s, N, tiers[k], NULL), BY_OK);
+        float row[N], to[N], broken[N];
+        for (int i = 0; i < N; i++)
+            row[i] = i % 7 == 3 ? -INFINITY : (float)(i - 90) * 0.5f;
+        assert_int_equal(by_sample_mask_row(to, row, N, mask, s, NULL), BY_OK);
+        for (int i = 0; i < N; i++)
+            assert_true(to[i] == (mask[i / 32] >> (i % 32) & 1 ? row[i] : -INFINITY));
+        for (int i = 0; i < N; i++) { /* each place is looked at, allowed or not: a mask does not hide a broken row */
+            by_err err = {0};
+            memcpy(broken, row, sizeof row);
+            broken[i] = i & 1 ? NAN : INFINITY;
+            assert_int_equal(by_sample_mask_row(to, broken, N, mask, s, &err), BY_ENUMERIC);
+            char name[32];
+            snprintf(name, sizeof name, "token %d is", i);
+            assert_non_null(strstr(err.msg, name));
+            assert_int_equal(by_sample_mask_row(broken, broken, N, mask, s, NULL), BY_ENUMERIC);
+        }
+        assert_int_equal(by_sample_mask_row(row, row, N, mask, s, NULL), BY_OK);
+        assert_int_equal(by_sample_mask_row(to, row, N, mask, s, NULL), BY_OK);
+        assert_memory_equal(to, row, sizeof row);
+        by_sample_scratch_destroy(s);
     }
-    assert_int_equal(by_sample_edit(row, N, &plain, NULL, 0, mask, NULL), BY_OK);
-    assert_int_equal(by_sample_mask_row(to, row, N, mask, NULL), BY_OK);
-    assert_memory_equal(to, row, sizeof row);
+}
+
+/* What the mask allows is -inf already, or it allows nothing, or only ids behind the row. */
+static void a_mask_that_leaves_nothing_is_a_dead_end(void **state) {
+    (void)state;
+    by_sample_scratch *s = scratch();
+    const by_sample_law law = {1, 1, 0, -1};
+    float row[V] = {0, 0, -INFINITY, -INFINITY, 0, 0, 0, 0}, to[V];
+    const uint32_t masks[] = {1u << 2 | 1u << 3, 0, UINT32_MAX << V};
+    for (int i = 0; i < 3; i++) {
+        by_sample_dist d;
+        by_err err = {0};
+        assert_int_equal(by_sample_mask_row(to, row, V, &masks[i], s, &err), BY_EGRAMMAR);
+        assert_non_null(strstr(err.msg, "grammar_dead_end"));
+        assert_int_equal(by_sample_dist_make_masked(&d, to, row, V, &masks[i], &law, s, NULL), BY_EGRAMMAR);
+    }
+    by_sample_scratch_destroy(s);
 }
 
 /* Penalties see the drafts before a row, and only as long as they are pushed. */
@@ -250,13 +275,13 @@ static void drafts_count_as_output_while_they_are_judged(void **state) {
     p.frequency_penalty = 2;
     assert_int_equal(by_sample_history_push(&h, 4, NULL), BY_OK);
     float without[V] = {0}, with[V] = {0}, after[V] = {0};
-    by_sample_edit(without, V, &p, &h, h.n_output, NULL, NULL);
+    by_sample_edit(without, V, &p, &h, h.n_output, NULL);
     by_sample_history_push(&h, 4, NULL);
     by_sample_history_push(&h, 5, NULL);
-    by_sample_edit(with, V, &p, &h, h.n_output, NULL, NULL);
+    by_sample_edit(with, V, &p, &h, h.n_output, NULL);
     by_sample_history_pop(&h, 5);
     by_sample_history_pop(&h, 4);
-    by_sample_edit(after, V, &p, &h, h.n_output, NULL, NULL);
+    by_sample_edit(after, V, &p, &h, h.n_output, NULL);
     assert_true(without[4] == -2 && with[4] == -4 && with[5] == -2);
     assert_memory_equal(without, after, sizeof without);
     assert_int_equal(by_sample_history_get(&h, 4)->n_output, 1);
@@ -308,7 +333,7 @@ static void a_token_allocates_nothing(void **state) {
     for (uint32_t i = 0; i < 100; i++) {
         float row[V] = {0, 1, 2, 3, 2, 1, 0, -1};
         by_sample_token t;
-        assert_int_equal(by_sample_edit(row, V, &p, &h, h.n_output, NULL, NULL), BY_OK);
+        assert_int_equal(by_sample_edit(row, V, &p, &h, h.n_output, NULL), BY_OK);
         assert_int_equal(by_sample_row(&t, row, V, &p, i, BY_SAMPLE_DRAW_FRESH, s, NULL), BY_OK);
         assert_int_equal(by_sample_history_push(&h, t.id, NULL), BY_OK);
     }
@@ -377,6 +402,7 @@ int main(void) {
         cmocka_unit_test(edits_come_in_the_stated_order),
         cmocka_unit_test(the_first_token_may_exclude_the_end),
         cmocka_unit_test(a_ban_does_not_hide_a_broken_row), cmocka_unit_test(a_mask_of_any_words_is_kept_to),
+        cmocka_unit_test(a_mask_that_leaves_nothing_is_a_dead_end),
         cmocka_unit_test(drafts_count_as_output_while_they_are_judged),
         cmocka_unit_test(a_failed_allocation_is_reported_and_leaks_nothing),
         cmocka_unit_test(a_token_allocates_nothing),
