@@ -43,13 +43,32 @@ static by_gr_expr intern(by_gr *g, by_gr_xkind kind, const by_json *json, uint32
     return intern_in(g, kind, json, base, 0, v, n);
 }
 
+/* The place that says the same as json, or the place of json itself. */
+static by_gr_expr place_of(by_gr *g, const by_json *json, uint32_t base, uint32_t scope) {
+    by_gr_schema *s = g->schema;
+    uint64_t h = by_gr_schema_hash(json);
+    uint32_t *head = &s->alike[(uint32_t)(h >> 32) & (BY_GR_X_BUCKETS - 1)];
+    for (uint32_t i = h ? *head : 0; i; i = s->x[i - 1].alike) {
+        const by_gr_xnode *x = &s->x[i - 1];
+        if (x->written == h && x->base == base && x->scope == scope && by_gr_schema_same(x->json, json)) return i - 1;
+    }
+    uint32_t n = s->n;
+    by_gr_expr e = intern_in(g, BY_GR_XK_NODE, json, base, scope, NULL, 0);
+    if (e == n && !by_gr_bad(g) && h) {
+        s->x[e].written = h;
+        s->x[e].alike = *head;
+        *head = e + 1;
+    }
+    return e;
+}
+
 by_gr_expr by_gr_x_node(by_gr *g, const by_json *json, uint32_t base, by_gr_expr parent, const char *kw, by_str key) {
     if (json->type == BY_JSON_BOOL) return json->v.b ? BY_GR_X_TRUE : BY_GR_X_FALSE;
     if (json->type == BY_JSON_OBJECT && json->n == 0) return BY_GR_X_TRUE;
     uint32_t n = g->schema->n;
     base = by_gr_schema_base(g, json, base);
     uint32_t scope = by_gr_schema_enter(g, g->schema->x[parent].scope, base);
-    by_gr_expr e = intern_in(g, BY_GR_XK_NODE, json, base, scope, NULL, 0);
+    by_gr_expr e = place_of(g, json, base, scope);
     if (e == n && !by_gr_bad(g)) {
         g->schema->x[e].parent = parent;
         g->schema->x[e].kw = kw;
@@ -65,6 +84,15 @@ by_gr_expr by_gr_x_const(by_gr *g, const by_json *json) {
 static int cmp_u32(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
+}
+
+/* Does a sorted list hold an expression and its negation? */
+static bool has_opposites(by_gr *g, const by_gr_expr *v, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        const by_gr_xnode *x = &g->schema->x[v[i]];
+        if (x->kind == BY_GR_XK_NOT && bsearch(x->list, v, n, sizeof *v, cmp_u32)) return true;
+    }
+    return false;
 }
 
 static by_gr_expr list_expr(by_gr *g, by_gr_xkind kind, const by_gr_expr *v, uint32_t n) {
@@ -87,7 +115,7 @@ static by_gr_expr list_expr(by_gr *g, by_gr_xkind kind, const by_gr_expr *v, uin
     if (out.n > 1) qsort(out.v, out.n, sizeof *out.v, cmp_u32);
     for (uint32_t i = 0; i < out.n; i++)
         if (k == 0 || out.v[i] != out.v[k - 1]) out.v[k++] = out.v[i];
-    by_gr_expr e = k == 0 ? neutral : k == 1 ? out.v[0] : intern(g, kind, NULL, 0, out.v, k);
+    by_gr_expr e = has_opposites(g, out.v, k) ? zero : k == 0 ? neutral : k == 1 ? out.v[0] : intern(g, kind, NULL, 0, out.v, k);
     by_gr_vec_free(&out);
     return e;
 }
@@ -262,6 +290,7 @@ static by_gr_expr whole(by_gr *g, const by_json *schema) {
                BY_GR_X_FALSE;
     s->root = schema;
     s->n_res = s->n_anchors = s->n_bases = s->n_scopes = 0;
+    memset(s->alike, 0, sizeof s->alike); /* another document may mean something else by the same words, as may other options */
     if (!by_gr_schema_index(g)) return BY_GR_X_FALSE;
     by_gr_expr root = by_gr_x_node(g, schema, 0, 0, NULL, (by_str){0});
     if (by_gr_bad(g) || !settle(g, root)) return BY_GR_X_FALSE;

@@ -84,6 +84,8 @@ typedef struct by_gr_norm {
     by_gr_orec **obj;
     by_gr_arec **arr;
     uint32_t n_obj, n_arr;
+    bool narrow;             /* some objects or arrays were left out: */
+    struct by_gr_norm *wide; /* holds them too, and may hold more; NULL: not known. It is not narrow itself */
 } by_gr_norm;
 
 typedef struct by_gr_xnode {
@@ -97,6 +99,8 @@ typedef struct by_gr_xnode {
     by_gr_norm *norm;
     uint32_t rule;     /* 1 + rule */
     uint32_t next;     /* hash chain, 1 + expr */
+    uint64_t written;  /* places: by_gr_schema_hash */
+    uint32_t alike;    /* hash chain of small schemas, 1 + expr */
     by_gr_expr parent; /* for error paths: where this place was first reached from */
     const char *kw;
     by_str key;
@@ -119,6 +123,7 @@ struct by_gr_schema {
     by_gr_xnode *x;
     uint32_t n, cap;
     uint32_t bucket[BY_GR_X_BUCKETS];
+    uint32_t alike[BY_GR_X_BUCKETS]; /* places by what is written there */
     by_gr_resource *res;
     uint32_t n_res, cap_res;
     by_gr_anchor *anchors;
@@ -154,6 +159,10 @@ bool by_gr_x_unsupported(by_gr *g, by_gr_expr e, const char *kw, const char *why
 bool by_gr_x_error(by_gr *g, by_gr_expr e, by_status code, const char *kw, const char *why);
 void by_gr_x_path(by_gr *g, by_gr_expr e, const char *kw, char *out, size_t size);
 
+/* grammar_schema_same.c: hash of a small schema without its annotations; 0 for one that stays apart. */
+uint64_t by_gr_schema_hash(const by_json *v);
+bool by_gr_schema_same(const by_json *a, const by_json *b); /* of equal hash */
+
 /* grammar_schema_ref.c */
 bool by_gr_schema_index(by_gr *g);
 uint32_t by_gr_schema_base(by_gr *g, const by_json *node, uint32_t base);
@@ -162,15 +171,6 @@ uint32_t by_gr_schema_enter(by_gr *g, uint32_t scope, uint32_t base);
 /* Place that ref (relative to base) names; NULL with the error set. */
 const by_json *by_gr_schema_resolve(by_gr *g, by_gr_expr at, by_str ref, bool dynamic, uint32_t *base);
 
-/* Branches of which exactly one must hold; what stands beside them holds in any case, so that the branches need to exclude
- * each other only there. */
-typedef struct by_gr_one_of {
-    by_gr_expr at;
-    by_gr_norm **v;
-    uint32_t n;
-    by_gr_norm *beside;
-} by_gr_one_of;
-
 /* grammar_schema_norm.c: algebra. */
 by_gr_norm *by_gr_norm_of(by_gr *g, by_gr_expr e); /* NULL on error, or when not known (soft) */
 by_gr_norm *by_gr_norm_true(by_gr *g);
@@ -178,15 +178,48 @@ by_gr_norm *by_gr_norm_new(by_gr *g);
 by_gr_norm *by_gr_norm_and(by_gr *g, by_gr_norm *a, by_gr_norm *b);
 by_gr_norm *by_gr_norm_or(by_gr *g, by_gr_norm *a, by_gr_norm *b);
 by_gr_norm *by_gr_norm_not(by_gr *g, by_gr_expr at, by_gr_norm *a);
-by_gr_norm *by_gr_norm_one_of(by_gr *g, const by_gr_one_of *o);
 by_gr_norm *by_gr_norm_const(by_gr *g, const by_json *v);
 by_gr_norm *by_gr_norm_enum(by_gr *g, const by_json *list);
 bool by_gr_norm_empty(const by_gr_norm *n);
+by_gr_norm *by_gr_norm_wide(by_gr_norm *n); /* all values at least; NULL when not known */
 bool by_gr_expr_empty(by_gr *g, by_gr_expr e);
 by_gr_term by_gr_number_equal(by_gr *g, const by_gr_decimal *d);
 /* Value expression of a key: and of what every scope says. */
 by_gr_expr by_gr_orec_value(by_gr *g, const by_gr_orec *r, by_str key);
 by_gr_expr by_gr_arec_item(by_gr *g, const by_gr_arec *r, uint32_t i);
+/* Conjunctions of alternatives: NULL where they cannot hold together. Does a say all that b says? */
+by_gr_orec *by_gr_orec_and(by_gr *g, by_gr_orec *a, by_gr_orec *b);
+by_gr_arec *by_gr_arec_and(by_gr *g, by_gr_arec *a, by_gr_arec *b);
+bool by_gr_orec_within(const by_gr_orec *a, const by_gr_orec *b);
+
+#define BY_GR_ALTERNATIVES_MAX 600u /* object or array alternatives of one normal form */
+typedef struct by_gr_rec_list {
+    void **v;
+    uint32_t n, cap;
+} by_gr_rec_list;
+
+/* Alternatives of "not r". With `from` they are to be joined with it, and may leave out what it says. Narrow leaves out alternatives: 1 those
+ * that speak of keys from does not know, 2 those of keys that it does not require; cut tells whether any was left out. Out is freed by
+ * the caller. */
+typedef struct by_gr_minus {
+    const by_gr_orec *from;
+    unsigned narrow;
+    bool cut;
+    by_gr_rec_list out;
+} by_gr_minus;
+bool by_gr_orec_not(by_gr *g, by_gr_minus *o, const by_gr_orec *r);
+bool by_gr_arec_not(by_gr *g, by_gr_minus *o, const by_gr_arec *r); /* leaves out "two equal items" */
+
+/* grammar_schema_one.c: branches of which exactly one must hold. What stands beside them holds in any case, so that the branches
+ * need to exclude each other only there. */
+typedef struct by_gr_one_of {
+    by_gr_expr at;
+    by_gr_norm **v;
+    uint32_t n;
+    by_gr_norm *beside;
+    by_gr_norm **wide; /* set here: what each branch holds at most */
+} by_gr_one_of;
+by_gr_norm *by_gr_norm_one_of(by_gr *g, by_gr_one_of *o);
 
 /* grammar_schema_keywords.c: the normal form of one place. */
 by_gr_norm *by_gr_norm_node(by_gr *g, by_gr_expr e);

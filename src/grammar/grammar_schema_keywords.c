@@ -490,7 +490,7 @@ static bool one_of(place *p) {
     if (p->g->opts.one_of_any) return any_of(p, one, "oneOf");
     by_gr_norm **v = branches(p, one, "oneOf");
     by_gr_norm *types = v ? types_of(p) : NULL, *beside = types ? by_gr_norm_and(p->g, p->n, types) : NULL;
-    return beside && meet(p, by_gr_norm_one_of(p->g, &(by_gr_one_of){p->e, v, one->n, beside}));
+    return beside && meet(p, by_gr_norm_one_of(p->g, &(by_gr_one_of){p->e, v, one->n, beside, NULL}));
 }
 
 static bool negation(place *p) {
@@ -581,7 +581,10 @@ static by_gr_norm *key_norm(by_gr *g, by_str key, bool present, const by_str *re
 
 static by_gr_norm *objects_of(by_gr *g, const by_gr_norm *a) {
     by_gr_norm *n = by_gr_norm_new(g);
-    if (n) n->obj = a->obj, n->n_obj = a->n_obj;
+    if (!n) return NULL;
+    n->obj = a->obj, n->n_obj = a->n_obj;
+    n->narrow = a->narrow;
+    n->wide = a->wide ? objects_of(g, a->wide) : NULL;
     return n;
 }
 

@@ -1,4 +1,4 @@
-/* grammar_schema_norm.c - and, or, not and exactly-one-of on normal forms.
+/* grammar_schema_norm.c - and, or and not on normal forms.
  *
  * Numbers, strings, null and booleans are closed under all of them. Objects and arrays are lists of alternatives whose
  * conjunctions are concatenations of conditions; their complement is a product of negated conditions, so its size is
@@ -7,7 +7,6 @@
 
 #include "grammar/grammar_schema.h"
 
-#define ALTERNATIVES_MAX 600u /* object or array alternatives of one normal form */
 #define DEPTH_MAX        400u /* applicators inside applicators, references included */
 
 static void *copy(by_gr *g, const void *p, size_t n) {
@@ -55,6 +54,21 @@ bool by_gr_norm_empty(const by_gr_norm *n) {
     return !n->null && !n->bools && !n->str && !n->lit && !n->num && !n->n_obj && !n->n_arr;
 }
 
+by_gr_norm *by_gr_norm_wide(by_gr_norm *n) {
+    return n->narrow ? n->wide : n;
+}
+
+/* n was made of a and b: it is narrow where they are. */
+static by_gr_norm *narrow_as(by_gr *g, by_gr_norm *n, by_gr_norm *a, by_gr_norm *b,
+                             by_gr_norm *(*fn)(by_gr *, by_gr_norm *, by_gr_norm *)) {
+    if (by_gr_bad(g)) return NULL;
+    if (!a->narrow && !b->narrow) return n;
+    by_gr_norm *wa = by_gr_norm_wide(a), *wb = by_gr_norm_wide(b);
+    n->narrow = true;
+    n->wide = wa && wb ? fn(g, wa, wb) : NULL;
+    return by_gr_bad(g) ? NULL : n;
+}
+
 /* ---- looking things up ---- */
 
 static by_gr_expr scope_value(by_gr *g, const by_gr_scope *s, by_str key) {
@@ -97,7 +111,8 @@ bool by_gr_expr_empty(by_gr *g, by_gr_expr e) {
     bool known = n && !s->hit_busy;
     s->soft = soft;
     s->hit_busy = busy;
-    return known && by_gr_norm_empty(n);
+    if (known) n = by_gr_norm_wide(n);
+    return known && n && by_gr_norm_empty(n);
 }
 
 /* Cheap proof that no object satisfies r. Only required members whose condition is a conjunction are looked into: that
@@ -144,7 +159,7 @@ static bool arec_is_any(const by_gr_arec *r) {
         }                                                                                                              \
     } while (0)
 
-static by_gr_orec *orec_and(by_gr *g, by_gr_orec *a, by_gr_orec *b) {
+by_gr_orec *by_gr_orec_and(by_gr *g, by_gr_orec *a, by_gr_orec *b) {
     if (a == b || orec_is_any(b)) return a;
     if (orec_is_any(a)) return b;
     by_gr_orec *r = by_gr_alloc(g, sizeof *r);
@@ -175,7 +190,7 @@ static by_gr_orec *orec_and(by_gr *g, by_gr_orec *a, by_gr_orec *b) {
     return orec_unsat(g, r) ? NULL : r;
 }
 
-static by_gr_arec *arec_and(by_gr *g, by_gr_arec *a, by_gr_arec *b) {
+by_gr_arec *by_gr_arec_and(by_gr *g, by_gr_arec *a, by_gr_arec *b) {
     if (a == b || arec_is_any(b)) return a;
     if (arec_is_any(a)) return b;
     by_gr_arec *r = by_gr_alloc(g, sizeof *r);
@@ -224,7 +239,7 @@ static bool declares(const by_gr_orec *r, by_str key) {
 
 /* Does a say all that b says, so that b alone will do beside it? What a evaluates, and the order in which it offers keys, must be
  * those of b: its other conditions only forbid keys, or speak of keys that b declares. */
-static bool orec_within(const by_gr_orec *a, const by_gr_orec *b) {
+bool by_gr_orec_within(const by_gr_orec *a, const by_gr_orec *b) {
     if (a->names != b->names || a->min < b->min || a->max > b->max || b->n_exist) return false;
     for (uint32_t i = 0; i < b->n_scopes; i++)
         if (!has_scope(a, b->scopes[i])) return false;
@@ -242,7 +257,7 @@ static bool orec_within(const by_gr_orec *a, const by_gr_orec *b) {
 
 typedef bool within_fn(const void *a, const void *b);
 static bool orec_within_v(const void *a, const void *b) {
-    return orec_within(a, b);
+    return by_gr_orec_within(a, b);
 }
 static bool arec_within_v(const void *a, const void *b) {
     return a == b;
@@ -250,10 +265,10 @@ static bool arec_within_v(const void *a, const void *b) {
 
 typedef void *pair_fn(by_gr *g, void *a, void *b);
 static void *orec_and_v(by_gr *g, void *a, void *b) {
-    return orec_and(g, a, b);
+    return by_gr_orec_and(g, a, b);
 }
 static void *arec_and_v(by_gr *g, void *a, void *b) {
-    return arec_and(g, a, b);
+    return by_gr_arec_and(g, a, b);
 }
 
 /* All pairs that can hold together, less those that another one holds. */
@@ -272,8 +287,8 @@ static void **product(by_gr *g, void **a, uint32_t na, void **b, uint32_t nb, pa
             for (k = 0; k < *n; k++)
                 if (!within(out[k], r)) out[kept++] = out[k];
             *n = kept;
-            if (*n >= ALTERNATIVES_MAX) {
-                by_gr_fail(g, BY_EUNSUPPORTED, "more than %u alternatives of objects or arrays", ALTERNATIVES_MAX);
+            if (*n >= BY_GR_ALTERNATIVES_MAX) {
+                by_gr_fail(g, BY_EUNSUPPORTED, "more than %u alternatives of objects or arrays", BY_GR_ALTERNATIVES_MAX);
                 break;
             }
             if (by_gr_grow(g, &out, *n, &cap, sizeof *out)) out[(*n)++] = r;
@@ -301,14 +316,14 @@ by_gr_norm *by_gr_norm_and(by_gr *g, by_gr_norm *a, by_gr_norm *b) {
                                         : by_gr_and2(g, a->plain, b->plain);
     n->obj = (by_gr_orec **)product(g, (void **)a->obj, a->n_obj, (void **)b->obj, b->n_obj, orec_and_v, orec_within_v, &n->n_obj);
     n->arr = (by_gr_arec **)product(g, (void **)a->arr, a->n_arr, (void **)b->arr, b->n_arr, arec_and_v, arec_within_v, &n->n_arr);
-    return by_gr_bad(g) ? NULL : n;
+    return narrow_as(g, n, a, b, by_gr_norm_and);
 }
 
 /* ---- disjunction ---- */
 
 static void **join(by_gr *g, void **a, uint32_t na, void **b, uint32_t nb, uint32_t *n) {
-    if (na + nb > 4 * ALTERNATIVES_MAX) {
-        by_gr_fail(g, BY_EUNSUPPORTED, "more than %u alternatives of objects or arrays", 4 * ALTERNATIVES_MAX);
+    if (na + nb > 4 * BY_GR_ALTERNATIVES_MAX) {
+        by_gr_fail(g, BY_EUNSUPPORTED, "more than %u alternatives of objects or arrays", 4 * BY_GR_ALTERNATIVES_MAX);
         return NULL;
     }
     void **out = by_gr_alloc(g, (na + nb + 1) * sizeof *out);
@@ -341,17 +356,12 @@ by_gr_norm *by_gr_norm_or(by_gr *g, by_gr_norm *a, by_gr_norm *b) {
         if (orec_is_any(n->obj[i])) n->obj[0] = n->obj[i], n->n_obj = 1;
     for (uint32_t i = 0; n->arr && i < n->n_arr && !g->schema->track; i++)
         if (arec_is_any(n->arr[i])) n->arr[0] = n->arr[i], n->n_arr = 1;
-    return by_gr_bad(g) ? NULL : n;
+    return narrow_as(g, n, a, b, by_gr_norm_or);
 }
 
 /* ---- complement ---- */
 
-typedef struct {
-    void **v;
-    uint32_t n, cap;
-} rec_list;
-
-static by_gr_orec *add_orec(by_gr *g, rec_list *l) {
+static by_gr_orec *add_orec(by_gr *g, by_gr_rec_list *l) {
     by_gr_orec *r = orec_any(g);
     if (r && by_gr_grow(g, &l->v, l->n, &l->cap, sizeof *l->v)) l->v[l->n++] = r;
     return by_gr_bad(g) ? NULL : r;
@@ -382,46 +392,65 @@ static bool orec_require(by_gr *g, by_gr_orec *r, by_str key) {
     return true;
 }
 
-static bool not_scope(by_gr *g, rec_list *out, const by_gr_scope *s) {
-    for (uint32_t i = 0; i < s->n; i++) {
-        if (s->vals[i] == BY_GR_X_TRUE) continue;
-        by_gr_orec *r = add_orec(g, out);
-        if (!r || !orec_require(g, r, s->keys[i])) return false;
-        if (s->vals[i] == BY_GR_X_FALSE) continue;
-        by_gr_scope *n = add_scope(g, r, 1, 0);
-        if (!n) return false;
-        n->keys[0] = s->keys[i];
-        n->vals[0] = by_gr_x_not(g, s->vals[i]);
+/* A key whose value is not v, beside r's conditions where there are any: then what those say of the key already may do. */
+static bool not_value(by_gr *g, by_gr_minus *o, by_str key, by_gr_expr v) {
+    bool apart = false;
+    if (o->from) {
+        by_gr_expr both[2] = {by_gr_orec_value(g, o->from, key), v};
+        apart = by_gr_expr_empty(g, by_gr_x_and(g, both, 2));
+        if (both[0] == BY_GR_X_FALSE) return true;
+        bool known = requires(o->from, key) || (o->narrow < 2 && declares(o->from, key));
+        if (o->narrow && !apart && !known) return o->cut = true;
     }
+    by_gr_orec *r = add_orec(g, &o->out);
+    if (!r || !orec_require(g, r, key)) return false;
+    if (apart || v == BY_GR_X_FALSE) return true;
+    by_gr_scope *n = add_scope(g, r, 1, 0);
+    if (!n) return false;
+    n->keys[0] = key;
+    n->vals[0] = by_gr_x_not(g, v);
+    return true;
+}
+
+/* Some key of a language has a value that is not v. */
+static bool not_some(by_gr *g, by_gr_minus *o, by_gr_term keys, by_gr_expr v) {
+    for (uint32_t k = 0; o->from && k < o->from->n_scopes; k++) {
+        const by_gr_scope *s = o->from->scopes[k];
+        if (s->rest != BY_GR_X_FALSE || s->n_pat) continue;
+        for (uint32_t i = 0; i < s->n; i++) /* only these keys can be it */
+            if (by_gr_accepts(g, keys, s->keys[i]) && !not_value(g, o, s->keys[i], v)) return false;
+        return true;
+    }
+    if (o->narrow) return o->cut = true;
+    by_gr_orec *r = add_orec(g, &o->out);
+    if (!r || !(r->exist = by_gr_alloc(g, sizeof *r->exist))) return false;
+    r->exist[0] = (by_gr_exist){keys, by_gr_x_not(g, v)};
+    r->n_exist = 1;
+    return true;
+}
+
+static bool not_scope(by_gr *g, by_gr_minus *o, const by_gr_scope *s) {
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->vals[i] != BY_GR_X_TRUE && !not_value(g, o, s->keys[i], s->vals[i])) return false;
     by_gr_vec taken = {0};
-    for (uint32_t i = 0; i < s->n_pat; i++) {
+    bool ok = true;
+    for (uint32_t i = 0; i < s->n_pat && ok; i++) {
         by_gr_vec_push(g, &taken, s->pats[i].keys);
-        if (s->pats[i].val == BY_GR_X_TRUE) continue;
-        by_gr_orec *r = add_orec(g, out);
-        by_gr_exist *x = r ? by_gr_alloc(g, sizeof *x) : NULL;
-        if (!x) break;
-        *x = (by_gr_exist){s->pats[i].keys, by_gr_x_not(g, s->pats[i].val)};
-        r->exist = x;
-        r->n_exist = 1;
+        if (s->pats[i].val != BY_GR_X_TRUE) ok = not_some(g, o, s->pats[i].keys, s->pats[i].val);
     }
-    if (s->rest != BY_GR_X_TRUE && !by_gr_bad(g)) {
+    if (s->rest != BY_GR_X_TRUE && ok && !by_gr_bad(g)) {
         by_gr_term others = by_gr_except(g, s->keys, s->n);
         if (taken.n) others = by_gr_and2(g, others, by_gr_text_not(g, by_gr_alt(g, taken.v, taken.n)));
-        by_gr_orec *r = others == BY_GR_NEVER ? NULL : add_orec(g, out);
-        by_gr_exist *x = r ? by_gr_alloc(g, sizeof *x) : NULL;
-        if (x) {
-            *x = (by_gr_exist){others, by_gr_x_not(g, s->rest)};
-            r->exist = x;
-            r->n_exist = 1;
-        }
+        if (others != BY_GR_NEVER) ok = not_some(g, o, others, s->rest);
     }
     by_gr_vec_free(&taken);
-    return !by_gr_bad(g);
+    return ok && !by_gr_bad(g);
 }
 
 /* The alternatives of "not r". */
-static bool not_orec(by_gr *g, rec_list *out, const by_gr_orec *r) {
+bool by_gr_orec_not(by_gr *g, by_gr_minus *o, const by_gr_orec *r) {
     by_gr_orec *x;
+    by_gr_rec_list *out = &o->out;
     for (uint32_t i = 0; i < r->n_req; i++) {
         by_gr_scope *s = (x = add_orec(g, out)) ? add_scope(g, x, 1, 0) : NULL;
         if (!s) return false;
@@ -429,7 +458,7 @@ static bool not_orec(by_gr *g, rec_list *out, const by_gr_orec *r) {
         s->vals[0] = BY_GR_X_FALSE;
     }
     for (uint32_t i = 0; i < r->n_scopes; i++)
-        if (!not_scope(g, out, r->scopes[i])) return false;
+        if (!not_scope(g, o, r->scopes[i])) return false;
     if (r->min) {
         if (!(x = add_orec(g, out))) return false;
         x->max = r->min - 1;
@@ -451,13 +480,13 @@ static bool not_orec(by_gr *g, rec_list *out, const by_gr_orec *r) {
     return !by_gr_bad(g);
 }
 
-static by_gr_arec *add_arec(by_gr *g, rec_list *l) {
+static by_gr_arec *add_arec(by_gr *g, by_gr_rec_list *l) {
     by_gr_arec *r = arec_any(g);
     if (r && by_gr_grow(g, &l->v, l->n, &l->cap, sizeof *l->v)) l->v[l->n++] = r;
     return by_gr_bad(g) ? NULL : r;
 }
 
-static bool arec_contains(by_gr *g, rec_list *out, by_gr_contains c) {
+static bool arec_contains(by_gr *g, by_gr_rec_list *out, by_gr_contains c) {
     by_gr_arec *r = add_arec(g, out);
     if (!r || !(r->contains = by_gr_alloc(g, sizeof c))) return false;
     r->contains[0] = c;
@@ -465,9 +494,10 @@ static bool arec_contains(by_gr *g, rec_list *out, by_gr_contains c) {
     return true;
 }
 
-static bool not_arec(by_gr *g, by_gr_expr at, rec_list *out, const by_gr_arec *r) {
+bool by_gr_arec_not(by_gr *g, by_gr_minus *o, const by_gr_arec *r) {
     by_gr_arec *x;
-    if (r->unique && !by_gr_x_unsupported(g, at, "uniqueItems", "cannot be negated")) return false;
+    by_gr_rec_list *out = &o->out;
+    o->cut |= r->unique;
     if (r->min) {
         if (!(x = add_arec(g, out))) return false;
         x->max = r->min - 1;
@@ -504,9 +534,28 @@ static bool not_arec(by_gr *g, by_gr_expr at, rec_list *out, const by_gr_arec *r
     return !by_gr_bad(g);
 }
 
-by_gr_norm *by_gr_norm_not(by_gr *g, by_gr_expr at, by_gr_norm *a) {
+/* The array alternatives of "not a". Where a member is negated, lists with equal items are left out: nothing here can ask for them. */
+static bool not_arrays(by_gr *g, by_gr_expr at, by_gr_norm *n, const by_gr_norm *a, bool member) {
+    for (uint32_t i = 0; i < a->n_arr && n->n_arr && !by_gr_bad(g); i++) {
+        by_gr_minus o = {0};
+        if (a->arr[i]->unique && !member && !by_gr_x_unsupported(g, at, "uniqueItems", "cannot be negated") && by_gr_bad(g))
+            return false;
+        if (by_gr_arec_not(g, &o, a->arr[i]))
+            n->arr = (by_gr_arec **)product(g, (void **)n->arr, n->n_arr, o.out.v, o.out.n, arec_and_v, arec_within_v, &n->n_arr);
+        by_free(o.out.v);
+        n->narrow |= o.cut;
+    }
+    return !by_gr_bad(g);
+}
+
+static by_gr_norm *norm_not(by_gr *g, by_gr_expr at, by_gr_norm *a, bool member) {
     by_gr_norm *all = by_gr_norm_true(g), *n = by_gr_norm_new(g);
     if (!a || !all || !n) return NULL;
+    n->narrow = a->narrow;
+    if (!(a = by_gr_norm_wide(a))) {
+        by_gr_x_error(g, at, BY_EUNSUPPORTED, NULL, "cannot be negated");
+        return NULL;
+    }
     n->null = !a->null;
     n->bools = ~a->bools & 3;
     n->str = a->str == BY_GR_ANYTEXT ? BY_GR_NEVER : by_gr_text_not(g, by_gr_alt2(g, a->str, a->lit));
@@ -519,107 +568,16 @@ by_gr_norm *by_gr_norm_not(by_gr *g, by_gr_expr at, by_gr_norm *a) {
     n->arr = all->arr;
     n->n_arr = 1;
     for (uint32_t i = 0; i < a->n_obj && n->n_obj && !by_gr_bad(g); i++) {
-        rec_list l = {0};
-        if (not_orec(g, &l, a->obj[i]))
-            n->obj = (by_gr_orec **)product(g, (void **)n->obj, n->n_obj, l.v, l.n, orec_and_v, orec_within_v, &n->n_obj);
-        by_free(l.v);
+        by_gr_minus o = {0};
+        if (by_gr_orec_not(g, &o, a->obj[i]))
+            n->obj = (by_gr_orec **)product(g, (void **)n->obj, n->n_obj, o.out.v, o.out.n, orec_and_v, orec_within_v, &n->n_obj);
+        by_free(o.out.v);
     }
-    for (uint32_t i = 0; i < a->n_arr && n->n_arr && !by_gr_bad(g); i++) {
-        rec_list l = {0};
-        if (not_arec(g, at, &l, a->arr[i]))
-            n->arr = (by_gr_arec **)product(g, (void **)n->arr, n->n_arr, l.v, l.n, arec_and_v, arec_within_v, &n->n_arr);
-        by_free(l.v);
-    }
-    return by_gr_bad(g) ? NULL : n;
+    return not_arrays(g, at, n, a, member) ? n : NULL;
 }
 
-/* ---- exactly one ---- */
-
-static by_gr_norm *only(by_gr *g, const by_gr_norm *a, bool obj) {
-    by_gr_norm *n = a ? by_gr_norm_new(g) : NULL;
-    if (!n) return NULL;
-    if (obj)
-        n->obj = a->obj, n->n_obj = a->n_obj;
-    else
-        n->arr = a->arr, n->n_arr = a->n_arr;
-    return n;
-}
-
-/* The alternatives of n that can hold where all of beside holds. */
-static by_gr_norm *possible(by_gr *g, by_gr_norm *n, by_gr_norm *beside, bool obj) {
-    by_gr_norm *own = only(g, n, obj);
-    if (!own) return NULL;
-    uint32_t total = obj ? own->n_obj : own->n_arr, kept = 0;
-    void **list = by_gr_alloc(g, (total + 1) * sizeof *list);
-    for (uint32_t k = 0; list && k < total; k++) {
-        by_gr_norm one = *own;
-        if (obj)
-            one.obj += k, one.n_obj = 1;
-        else
-            one.arr += k, one.n_arr = 1;
-        by_gr_norm *both = by_gr_norm_and(g, &one, beside);
-        if (!both) return NULL;
-        if (obj ? both->n_obj : both->n_arr) list[kept++] = obj ? (void *)*one.obj : (void *)*one.arr;
-    }
-    if (obj)
-        own->obj = (by_gr_orec **)list, own->n_obj = kept;
-    else
-        own->arr = (by_gr_arec **)list, own->n_arr = kept;
-    return list ? own : NULL;
-}
-
-/* Objects (or arrays) of branch i that no other branch takes; v holds what is possible of the branches. */
-static bool alone(by_gr *g, const by_gr_one_of *o, by_gr_norm **v, uint32_t i, bool obj, by_gr_norm *out) {
-    by_gr_norm *mine = v[i];
-    for (uint32_t j = 0; mine && j < o->n; j++) {
-        if (j == i || !(obj ? mine->n_obj : mine->n_arr)) continue;
-        by_gr_norm *both = by_gr_norm_and(g, mine, v[j]);
-        if (both) both = possible(g, both, o->beside, obj);
-        if (!both) return false;
-        if (!(obj ? both->n_obj : both->n_arr)) continue; /* disjoint */
-        by_gr_norm *neg = by_gr_norm_not(g, o->at, v[j]);
-        mine = neg ? possible(g, by_gr_norm_and(g, mine, neg), o->beside, obj) : NULL;
-    }
-    if (!mine) return false;
-    by_gr_norm *sum = by_gr_norm_or(g, out, mine);
-    if (!sum) return false;
-    *out = *sum;
-    return true;
-}
-
-static bool all_alone(by_gr *g, const by_gr_one_of *o, bool obj, by_gr_norm *out) {
-    by_gr_norm **v = by_gr_alloc(g, o->n * sizeof *v);
-    for (uint32_t i = 0; v && i < o->n; i++)
-        if (!(v[i] = possible(g, o->v[i], o->beside, obj))) return false;
-    for (uint32_t i = 0; v && i < o->n; i++)
-        if (!alone(g, o, v, i, obj, out)) return false;
-    return v != NULL;
-}
-
-by_gr_norm *by_gr_norm_one_of(by_gr *g, const by_gr_one_of *o) {
-    by_gr_norm *out = by_gr_norm_new(g), *one = by_gr_norm_new(g), *two = by_gr_norm_new(g);
-    if (!out || !one || !two) return NULL;
-    uint32_t nulls = 0, bits[2] = {0};
-    for (uint32_t i = 0; i < o->n && !by_gr_bad(g); i++) {
-        by_gr_norm x = *o->v[i], *both;
-        nulls += x.null;
-        bits[0] += x.bools & 1;
-        bits[1] += x.bools >> 1 & 1;
-        x.n_obj = x.n_arr = 0;
-        if (!(both = by_gr_norm_and(g, one, &x)) || !(two = by_gr_norm_or(g, two, both)) ||
-            !(one = by_gr_norm_or(g, one, &x)))
-            return NULL;
-    }
-    two->n_obj = two->n_arr = 0;
-    by_gr_norm *neg = by_gr_norm_empty(two) ? by_gr_norm_true(g) : by_gr_norm_not(g, o->at, two);
-    by_gr_norm *rest = neg ? by_gr_norm_and(g, one, neg) : NULL;
-    if (!rest) return NULL;
-    *out = *rest;
-    out->null = nulls == 1;
-    out->bools = (uint8_t)((bits[0] == 1) | (bits[1] == 1) << 1);
-    out->n_obj = out->n_arr = 0;
-    if (!all_alone(g, o, true, out) || !all_alone(g, o, false, out)) return NULL;
-    return by_gr_bad(g) ? NULL : out;
+by_gr_norm *by_gr_norm_not(by_gr *g, by_gr_expr at, by_gr_norm *a) {
+    return norm_not(g, at, a, false);
 }
 
 /* ---- constants ---- */
@@ -746,7 +704,7 @@ static by_gr_norm *compute(by_gr *g, by_gr_expr e) {
     case BY_GR_XK_FALSE: return by_gr_norm_new(g);
     case BY_GR_XK_CONST: return by_gr_norm_const(g, x.json);
     case BY_GR_XK_NODE: return by_gr_norm_node(g, e);
-    case BY_GR_XK_NOT: return by_gr_norm_not(g, x.list[0], by_gr_norm_of(g, x.list[0]));
+    case BY_GR_XK_NOT: return norm_not(g, x.list[0], by_gr_norm_of(g, x.list[0]), true);
     case BY_GR_XK_AND:
         n = by_gr_norm_true(g);
         for (uint32_t i = 0; i < x.n && n; i++)

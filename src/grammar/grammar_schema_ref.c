@@ -279,9 +279,10 @@ const by_json *by_gr_schema_resolve(by_gr *g, by_gr_expr at, by_str ref, bool dy
         b = i;
     }
     const by_json *v;
-    if (frag.len == 0 || frag.ptr[0] == '/')
+    if (frag.len == 0 || frag.ptr[0] == '/') {
         v = follow(g, s->res[b].root, frag, &b);
-    else
+        if (!v && !uri.len) b = 0, v = follow(g, s->root, frag, &b); /* generators give each place an $id, and mean the document */
+    } else
         v = anchor(g, unescape(g, frag), &b, dynamic);
     if (v && dynamic && s->dynamic && is_dynamic(s, v, frag)) {
         const by_gr_anchor *outer = bound(s, by_gr_schema_enter(g, s->x[at].scope, b), frag);

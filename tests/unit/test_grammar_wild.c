@@ -64,12 +64,10 @@ static void branches_exclude_each_other_by_what_stands_beside(void **state) {
 static void too_many_alternatives_are_an_error(void **state) {
     (void)state;
     char text[8192];
-    int n = snprintf(text, sizeof text, "{\"oneOf\":[");
+    int n = snprintf(text, sizeof text, "{\"allOf\":[");
     for (int i = 0; i < 12; i++)
-        n += snprintf(text + n, sizeof text - (size_t)n,
-                      "%s{\"properties\":{\"a%d\":{\"type\":\"integer\"},\"b%d\":{\"type\":\"string\"},\"c%d\":{\"type\":\"null\"},"
-                      "\"d%d\":{\"type\":\"boolean\"}},\"required\":[\"e%d\"]}",
-                      i ? "," : "", i, i, i, i, i);
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s{\"oneOf\":[{\"required\":[\"a%d\"]},{\"required\":[\"b%d\"]}]}",
+                      i ? "," : "", i, i);
     snprintf(text + n, sizeof text - (size_t)n, "]}");
     by_grammar *g;
     by_err err;
@@ -77,10 +75,58 @@ static void too_many_alternatives_are_an_error(void **state) {
     assert_non_null(strstr(err.msg, "alternatives"));
 }
 
+/* Exactly one of branches that overlap in more ways than are told apart: some values are left out, none too many is offered. */
+static void narrowed_branches_offer_nothing_wrong(void **state) {
+    (void)state;
+    static const char equal[] = "{\"oneOf\":[{\"type\":\"array\",\"uniqueItems\":true},{\"type\":\"array\",\"minItems\":3},"
+                                "{\"type\":\"object\",\"required\":[\"a\"]}]}";
+    SCHEMA(equal, LIST("[1,2]", "[]", "{\"a\":1}"), LIST("[1,1]", "[1,2,3]", "{}"));
+    static const char negated[] = "{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"array\",\"oneOf\":[{\"uniqueItems\":true},"
+                                  "{\"minItems\":3}]}},\"oneOf\":[{\"properties\":{\"v\":{\"oneOf\":[{\"uniqueItems\":true},"
+                                  "{\"minItems\":3}]}},\"required\":[\"v\"]},{\"required\":[\"w\"]}]}";
+    SCHEMA(negated, LIST("{\"v\":[1,2]}", "{\"w\":1}"), LIST("{\"v\":[1,1]}", "{\"v\":[1,2],\"w\":1}", "{\"v\":[1,2,2],\"w\":1}", "{}"));
+}
+
+static void branches_with_a_key_of_their_own_are_told_apart(void **state) {
+    (void)state;
+    char text[8192];
+    int n = snprintf(text, sizeof text, "{\"type\":\"object\",\"oneOf\":[");
+    for (int i = 0; i < 8; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "%s{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"title\":\"%d\"},\"k%d\":{\"type\":\"string\"},"
+                      "\"env\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},\"p%d\":{\"type\":\"integer\"},"
+                      "\"q%d\":{\"type\":\"boolean\"}},\"required\":[\"name\",\"k%d\"]}",
+                      i ? "," : "", i, i, i, i, i);
+    snprintf(text + n, sizeof text - (size_t)n, "]}");
+    SCHEMA(text, LIST("{\"name\":\"x\",\"k3\":\"y\"}", "{\"name\":\"x\",\"k0\":\"y\",\"env\":[\"a\"],\"p0\":1,\"zz\":null}"),
+           LIST("{\"name\":\"x\"}", "{\"name\":\"x\",\"k3\":\"y\",\"k4\":\"y\"}", "{\"name\":\"x\",\"k3\":\"y\",\"env\":1}"));
+}
+
+static void places_with_an_id_of_their_own_refer_to_the_document(void **state) {
+    (void)state;
+    SCHEMA("{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"$id\":\"http://x.org/a.json\",\"definitions\":{\"c\":{\"type\":"
+           "\"boolean\"}},\"properties\":{\"n\":{\"$id\":\"/properties/n\",\"$ref\":\"#/definitions/c\"}},\"additionalProperties\":false}",
+           LIST("{\"n\":true}"), LIST("{\"n\":1}"));
+}
+
+/* Two documents of one tag: their references are the same words. */
+static void schemas_of_one_tag_keep_apart(void **state) {
+    (void)state;
+    expect(BY_GRAMMAR_TAG,
+           "{\"format\":{\"type\":\"sequence\",\"elements\":[{\"type\":\"json_schema\",\"json_schema\":{\"$defs\":{\"a\":{\"type\":"
+           "\"boolean\"}},\"$ref\":\"#/$defs/a\"}},{\"type\":\"const_string\",\"value\":\" \"},{\"type\":\"json_schema\",\"json_schema\":"
+           "{\"$defs\":{\"a\":{\"type\":\"null\"}},\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/a\"}}}]}}",
+           LIST("true [null]", "false []"), LIST("true [true]", "null [null]"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(branches_exclude_each_other_by_what_stands_beside),
         cmocka_unit_test(too_many_alternatives_are_an_error),
+        cmocka_unit_test(narrowed_branches_offer_nothing_wrong),
+        cmocka_unit_test(branches_with_a_key_of_their_own_are_told_apart),
+        cmocka_unit_test(schemas_of_one_tag_keep_apart),
+        cmocka_unit_test(places_with_an_id_of_their_own_refer_to_the_document),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
