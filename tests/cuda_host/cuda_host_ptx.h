@@ -89,6 +89,33 @@ static inline void send16(uint32_t to, float a, float b, float c, float d, uint3
 }
 
 static inline float cuda_host_bf16(uint32_t bits) { return __uint_as_float(bits << 16); }
+static inline void mma16x8(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    int lane = static_cast<int>(threadIdx.x & 31);
+    uint32_t(*board)[4] = cuda_host::board();
+    memcpy(board[lane], a, sizeof a);
+    __syncwarp();
+    float rows[2][16];
+    for (int k = 0; k < 16; k++)
+        for (int r = 0; r < 2; r++) rows[r][k] = cuda_host_bf16(board[lane / 4 * 4 + k % 8 / 2][k / 8 * 2 + r] >> k % 2 * 16 & 0xffff);
+    board = cuda_host::board();
+    board[lane][0] = b0, board[lane][1] = b1;
+    __syncwarp();
+    static const char *order = getenv("CUDA_HOST_MMA");
+    static const bool backwards = order && !strcmp(order, "backwards"); /* unlike the warpgroup's instruction */
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 16; j++) {
+            int k = backwards ? 15 - j : j;
+            float b = cuda_host_bf16(board[(lane % 4 * 2 + i) * 4 + k % 8 / 2][k / 8] >> k % 2 * 16 & 0xffff);
+            d[i] += rows[0][k] * b;
+            d[2 + i] += rows[1][k] * b;
+        }
+}
+static inline uint4 load_once16(const void *p) {
+    if (reinterpret_cast<uintptr_t>(p) % 16) cuda_host::fail("a load of 16 bytes is not aligned");
+    uint4 v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
 static inline uint32_t cuda_host_to_bf16(float v) {
     uint32_t u = __float_as_uint(v);
     return v != v ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;

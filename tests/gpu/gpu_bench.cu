@@ -181,7 +181,8 @@ static void gemm_section() {
         {"1280 -> 32768 (wq_b)", 1280, 32768},
         {"8192 -> 5120 (wo_b)", 8192, 5120},
         {"5120 -> 4608 (shared w1, w3)", 5120, 4608}, {"2304 -> 5120 (shared w2)", 2304, 5120}};
-    printf("\nFP8 x A8, 32x32 scales (image of the activations included)\n");
+    printf("\nFP8 x A8, 32x32 scales (image of the activations included); kernels for few rows (cuda_few.cu): %s\n",
+           c->few ? "used" : "not used, they would round otherwise");
     for (auto &s : shapes) {
         int copies = static_cast<int>(std::min<int64_t>(16, 200000000 / (s.k * s.n) + 1));
         std::vector<by_weight> w;
@@ -190,16 +191,23 @@ static void gemm_section() {
             int groups = s.n == 8192 ? 8 : 1; /* wo_a: each group of heads has its own columns */
             by_tensor x = a8(m, s.k * groups), y = make(BY_BF16, m, s.n);
             int r = m <= 256 ? copies : 1;
-            double us = timed([&] {
-                for (int i = 0; i < r; i++) {
-                    by_matmul_args a = {};
-                    a.x = x, a.n_parts = 1, a.groups = groups, a.part[0].w = w[static_cast<size_t>(i)], a.part[0].y = y;
-                    MUST(by_op_matmul(dev, &a, err));
-                }
-            }, r);
+            auto time_it = [&] {
+                return timed([&] {
+                    for (int i = 0; i < r; i++) {
+                        by_matmul_args a = {};
+                        a.x = x, a.n_parts = 1, a.groups = groups, a.part[0].w = w[static_cast<size_t>(i)], a.part[0].y = y;
+                        MUST(by_op_matmul(dev, &a, err));
+                    }
+                }, r);
+            };
+            double bytes = static_cast<double>(s.k * s.n + m * s.k * groups + 2 * m * s.n), flops = 2.0 * m * s.k * s.n;
             char name[96];
             snprintf(name, sizeof name, "%s M %d", s.name, static_cast<int>(m));
-            line(name, us, static_cast<double>(s.k * s.n + m * s.k * groups + 2 * m * s.n), 2.0 * m * s.k * s.n);
+            line(name, time_it(), bytes, flops);
+            if (!c->few || m > 64) continue;
+            c->few = false;
+            line("  by the kernels for more rows", time_it(), bytes, flops);
+            c->few = true;
         }
         free_all();
     }

@@ -47,6 +47,7 @@ struct by_cuda {
     by_cuda_call calls[BY_CUDA_CALLS];
     int sms;
     bool wgmma;              /* SM90: the matrix kernels run; elsewhere the plain ones do */
+    bool few;                /* the kernels for few rows give the bits of the others here: cuda_few.cu */
     size_t smem_max;         /* shared memory that one block may ask for */
     unsigned char *scratch;  /* grows while the shapes of a run are new, then stays */
     size_t scratch_bytes, scratch_used;
@@ -94,6 +95,7 @@ template <class T> static inline T *by_cuda_take(by_cuda *c, size_t n) {
 #define BY_CUDA_DECL(name) by_status by_cuda_##name(by_device *dev, const by_##name##_args *args, by_err *err);
 BY_OP_TABLE(BY_CUDA_DECL)
 #undef BY_CUDA_DECL
+by_status by_cuda_few_probe(by_cuda *c, by_err *err); /* sets c->few */
 by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *args, by_err *err);
 by_status by_cuda_beside_init(by_device *dev, by_err *err);
 void by_cuda_beside_close(by_cuda *c);

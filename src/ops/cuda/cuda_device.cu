@@ -253,6 +253,7 @@ static by_status open_state(by_cuda *c, const char **name, by_err *err) {
     c->router_bytes = 16 << 20; /* 10,922 rows of 384 experts; more go in slices */
     BY_CUDA_TRY(err, cudaMalloc(reinterpret_cast<void **>(&c->router), c->router_bytes));
     for (cudaEvent_t &e : c->staged) BY_CUDA_TRY(err, cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+    BY_TRY(by_cuda_few_probe(c, err));
     return by_cuda_scratch(c, 64 << 20, err);
 }
 

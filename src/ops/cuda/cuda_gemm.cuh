@@ -78,6 +78,9 @@ size_t by_cuda_weight_image(const gemm_args &g);
 /* Kinds W_FP8 and W_BF16, K a multiple of 128 and 64. The image holds a multiple of 256 rows; those from T on may hold
  * anything. */
 by_status by_cuda_products(by_cuda *c, weight_kind kind, gemm_args &g, by_err *err);
+/* The same from the activations themselves (A8 or bf16 by kind), without an image: cuda_few.cu. g.segments and all but x and w are set. */
+bool by_cuda_few_fits(const by_cuda *c, weight_kind kind, const by_tensor &x, const gemm_args &g);
+by_status by_cuda_few(by_cuda *c, weight_kind kind, const by_tensor &x, const gemm_args &g, by_err *err);
 
 /* ---- weights in registers ------------------------------------------------------------------------------------- */
 

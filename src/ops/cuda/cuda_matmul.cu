@@ -340,14 +340,17 @@ static by_status tensor_core(by_cuda *c, const by_matmul_args *a, by_dtype w, by
         view wv = view_of(q->w), sv = view_of(q->scale), y = view_of(a->part[i].y);
         g.part[i] = {wv.p, sv.p, y.p, wv.stride, sv.stride, y.stride, wv.rows, y.dtype, 0, wv.rows / a->groups};
     }
+    weight_kind kind = w == BY_FP8_TILE ? W_FP8 : W_BF16;
+    g.segments = segments_of(g);
+    if (by_cuda_few_fits(c, kind, a->x, g)) return by_cuda_few(c, kind, a->x, g, err);
     size_t weights = by_cuda_weight_image(g);
     BY_TRY(by_cuda_scratch(c, by_cuda_pad(image_bytes(padded, a->x.cols)) + by_cuda_pad(weights), err));
     g.x = {by_cuda_take<unsigned char>(c, image_bytes(padded, a->x.cols)), padded * 128};
     g.w.p = by_cuda_take<unsigned char>(c, weights);
     int64_t rows = (T + 7) / 8 * 8;
-    if (w == BY_FP8_TILE) make_image<W_FP8>(c, a->x, nullptr, nullptr, rows, g.x);
+    if (kind == W_FP8) make_image<W_FP8>(c, a->x, nullptr, nullptr, rows, g.x);
     else make_image<W_BF16>(c, a->x, nullptr, nullptr, rows, g.x);
-    return by_cuda_products(c, w == BY_FP8_TILE ? W_FP8 : W_BF16, g, err);
+    return by_cuda_products(c, kind, g, err);
 }
 
 by_status by_cuda_matmul(by_device *dev, const by_matmul_args *a, by_err *err) {

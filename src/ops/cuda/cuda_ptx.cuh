@@ -163,6 +163,19 @@ __device__ static inline void send16(uint32_t to, float a, float b, float c, flo
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
                  "r"(__float_as_uint(a)), "r"(__float_as_uint(b)), "r"(__float_as_uint(c)), "r"(__float_as_uint(d)), "r"(bar) : "memory");
 }
+/* d += a b for the 16 x 8 outputs of a warp: thread (g, c) = (lane / 4, lane % 4) has of a rows g, g + 8 (and again) at k 2 c, 2 c + 1 (and 8
+ * more), of b column g at the same k, and of d columns 2 c, 2 c + 1 of rows g and g + 8. */
+__device__ static inline void mma16x8(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/* Weights that this kernel reads once and nobody writes meanwhile. */
+__device__ static inline uint4 load_once16(const void *p) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    return v;
+}
 __device__ static inline float exp2_fast(float x) { /* 0 below 2^-126 */
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
