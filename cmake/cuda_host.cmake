@@ -1,5 +1,5 @@
 # The kernels of src/ops/cuda compiled as C++ for this machine and run on it, thread by thread: tests/cuda_host/README.md. The programs
-# are those of tests/gpu. They need a C++ compiler, which nothing else here does; without one they are left out.
+# and scripts are those of tests/gpu. They need a C++ compiler, which nothing else here does; without one they are left out.
 include(CheckLanguage)
 if(NOT CMAKE_CXX_COMPILER AND CMAKE_C_COMPILER_ID STREQUAL "Clang") # both of one vendor, or their sanitizers do not fit
   get_filename_component(folder ${CMAKE_C_COMPILER} DIRECTORY)
@@ -21,14 +21,20 @@ target_include_directories(by_cuda_host PRIVATE ${here} ${CMAKE_SOURCE_DIR}/src 
 target_compile_definitions(by_cuda_host PRIVATE BY_CUDA_HOST=1 BATHYC_CUDA=1 _GNU_SOURCE)
 target_compile_options(by_cuda_host PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1> $<$<COMPILE_LANGUAGE:CXX>:-UNDEBUG>
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+set_source_files_properties(${here}/cuda_host.cpp PROPERTIES COMPILE_OPTIONS -O2) # all spend most of their time there
 set_target_properties(by_cuda_host PROPERTIES CXX_STANDARD 17 CXX_EXTENSIONS ON)
 
-foreach(program ops draw)
+foreach(program ops draw engine)
   add_executable(host_${program} ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_${program}.c)
   set_target_properties(host_${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests LINKER_LANGUAGE CXX ENABLE_EXPORTS ON)
   target_compile_definitions(host_${program} PRIVATE _GNU_SOURCE)
   target_link_libraries(host_${program} PRIVATE by_cuda_host by_engine ${CMAKE_DL_LIBS})
 endforeach()
+
+# The whole program with that device, for the scripts of tests/gpu.
+add_executable(host_bathyc $<TARGET_OBJECTS:bathyc>)
+set_target_properties(host_bathyc PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests LINKER_LANGUAGE CXX ENABLE_EXPORTS ON)
+target_link_libraries(host_bathyc PRIVATE by_cuda_host $<TARGET_PROPERTY:bathyc,LINK_LIBRARIES> ${CMAKE_DL_LIBS})
 
 add_executable(host_streams ${here}/streams.cpp ${here}/cuda_host.cpp ${here}/cuda_host_streams.cpp)
 target_include_directories(host_streams PRIVATE ${here} ${CMAKE_SOURCE_DIR}/tests)
@@ -59,3 +65,10 @@ endforeach()
 # Runs behind those, and lets CTest run them first when it is asked for alone.
 add_test(NAME cuda_host_launched COMMAND bash ${here}/launched.sh ${CMAKE_SOURCE_DIR} ${cuda_host_lists})
 set_tests_properties(cuda_host_launched PROPERTIES LABELS unit TIMEOUT 60 FIXTURES_REQUIRED cuda_host_lists)
+# Whole models take half a minute each. Under sanitizers they would take ten, and find what the operators' tests find there.
+if(NOT BATHYC_SANITIZE)
+  add_test(NAME cuda_host_engine COMMAND host_engine ${CMAKE_SOURCE_DIR}/tests/golden/data/model/tiny_b/checkpoint)
+  add_test(NAME cuda_host_tiny COMMAND bash ${CMAKE_SOURCE_DIR}/tests/gpu/tiny.sh $<TARGET_FILE:host_bathyc> ${CMAKE_SOURCE_DIR} quick)
+  set_tests_properties(cuda_host_engine cuda_host_tiny PROPERTIES LABELS unit TIMEOUT 900
+    ENVIRONMENT "CUDA_HOST_SM=90;CUDA_HOST_STREAMS=late")
+endif()

@@ -165,6 +165,12 @@ static void wake(fiber *f) {
     f->now = READY;
     g.ready.push_back(f);
 }
+/* In front of the others: a warp goes on until it waits for other warps, so that few stacks are in use at a time. */
+static void wake_first(fiber *f) {
+    if (g.head == 0) return wake(f);
+    f->now = READY;
+    g.ready[--g.head] = f;
+}
 [[noreturn]] static void dead() {
     int shown = 0;
     fprintf(stderr, "cuda_host: nobody can go on; waiting are\n");
@@ -442,6 +448,7 @@ unsigned cluster_size() { return g.n_blocks; }
 
 static uint64_t answer_of(const warp &w, warp_op op, unsigned mask, int lane) {
     if (op == WARP_SYNC) return 0;
+    if (op == WARP_SUM || op == WARP_MAX) return w.value[lane];
     if (op == WARP_BALLOT) {
         uint64_t bits = 0;
         for (int i = 0; i < 32; i++)
@@ -455,6 +462,24 @@ static uint64_t answer_of(const warp &w, warp_op op, unsigned mask, int lane) {
     else from = (lane ^ arg) < first + width ? lane ^ arg : lane;
     if (!(mask >> from & 1)) fail("an exchange reads from a lane that takes no part in it");
     return w.value[from];
+}
+
+/* The values of WARP_SUM and WARP_MAX in every lane. */
+static void reduce(warp &w, warp_op op) {
+    float v[32], next[32];
+    for (int i = 0; i < 32; i++) memcpy(&v[i], &w.value[i], 4);
+    for (int m = 16; m; m >>= 1) {
+        for (int i = 0; i < 32; i++) next[i] = op == WARP_SUM ? v[i] + v[i ^ m] : fmaxf(v[i], v[i ^ m]);
+        memcpy(v, next, sizeof v);
+    }
+    for (int i = 0; i < 32; i++) memcpy(&w.value[i], &v[i], 4);
+}
+float warp_reduce(warp_op op, float v) {
+    uint64_t bits = 0;
+    memcpy(&bits, &v, 4);
+    bits = warp_exchange(op, ~0u, bits, 0, 32);
+    memcpy(&v, &bits, 4);
+    return v;
 }
 
 uint64_t warp_exchange(warp_op op, unsigned mask, uint64_t value, int arg, int width) {
@@ -472,15 +497,18 @@ uint64_t warp_exchange(warp_op op, unsigned mask, uint64_t value, int arg, int w
         return f.answer;
     }
     fiber *const *threads = &f.of->threads[static_cast<size_t>(f.warp) * 32];
+    if (op == WARP_SUM || op == WARP_MAX) {
+        if (mask != ~0u) fail("a sum over a warp that is not whole");
+        reduce(w, op);
+    }
     for (int i = 0; i < 32; i++) {
         if (!(mask >> i & 1)) continue;
         if (w.mask[i] != mask || w.op[i] != op) fail("lanes of one exchange disagree about what it is");
         threads[i]->answer = answer_of(w, op, mask, i);
     }
     w.arrived &= ~mask;
-    for (int i = 0; i < 32; i++)
-        if (mask >> i & 1 && i != lane) wake(threads[i]);
-    wake(&f);
+    for (int i = 31; i >= 0; i--)
+        if (mask >> i & 1) wake_first(threads[i]);
     wait("an exchange of the warp");
     return f.answer;
 }

@@ -51,8 +51,10 @@ void cluster_wait();
 unsigned cluster_rank(), cluster_size();
 
 /* Exchanges of a warp: each lane of `mask` brings a value and an argument, and gets its answer. */
-enum warp_op { WARP_SYNC, WARP_INDEX, WARP_UP, WARP_DOWN, WARP_XOR, WARP_BALLOT };
+enum warp_op { WARP_SYNC, WARP_INDEX, WARP_UP, WARP_DOWN, WARP_XOR, WARP_BALLOT, WARP_SUM, WARP_MAX };
 uint64_t warp_exchange(warp_op op, unsigned mask, uint64_t value, int arg, int width);
+/* WARP_SUM, WARP_MAX: what exchanges with the lanes 16, 8, 4, 2 and 1 away give, bit for bit. All 32 lanes. */
+float warp_reduce(warp_op op, float v);
 
 /* Shared memory by the device's 32-bit addresses: those of this block, or of block `rank` of the cluster. */
 uint32_t shared_address(const void *p);

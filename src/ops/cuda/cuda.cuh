@@ -232,14 +232,6 @@ __device__ static inline const unsigned char *record_scales(int rec, const unsig
 
 /* ---- reductions and rows -------------------------------------------------------------------------------------- */
 
-__device__ static inline float warp_sum(float v) {
-    for (int m = 16; m; m >>= 1) v += __shfl_xor_sync(~0u, v, m);
-    return v;
-}
-__device__ static inline float warp_max(float v) {
-    for (int m = 16; m; m >>= 1) v = fmaxf(v, __shfl_xor_sync(~0u, v, m));
-    return v;
-}
 /* Sum over the block, the same in all threads. `part` is 32 floats of shared memory; blockDim.x a multiple of 32. */
 __device__ static inline float block_sum(float v, float *part) {
     v = warp_sum(v);

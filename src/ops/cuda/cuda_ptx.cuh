@@ -1,5 +1,6 @@
 // cuda_ptx.cuh - every instruction of the device that has to be written as PTX, but for the matrix instruction itself
-// (cuda_wgmma.cuh): chained launches, clusters, barriers in shared memory, asynchronous copies, shared memory by address.
+// (cuda_wgmma.cuh): chained launches, clusters, barriers in shared memory, asynchronous copies, shared memory by address. And the sums
+// of a warp.
 //
 // Where kernels are compiled for the host (tests/cuda_host) the same functions come from there.
 #ifndef BY_OPS_CUDA_PTX_CUH
@@ -24,6 +25,16 @@
 #ifdef BY_CUDA_HOST
 #include <cuda_host_ptx.h>
 #else
+
+/* Over the lanes, the same in all of them; all lanes. */
+__device__ static inline float warp_sum(float v) {
+    for (int m = 16; m; m >>= 1) v += __shfl_xor_sync(~0u, v, m);
+    return v;
+}
+__device__ static inline float warp_max(float v) {
+    for (int m = 16; m; m >>= 1) v = fmaxf(v, __shfl_xor_sync(~0u, v, m));
+    return v;
+}
 
 /* See by_cuda_chain: waits for the kernels before; lets the next one start. */
 __device__ static inline void depend_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
