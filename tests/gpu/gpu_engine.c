@@ -137,7 +137,8 @@ static int compare(const char *what, const outcome *a, const outcome *b, int fir
             for (int t = 0; t < x->n && same; t++) {
                 double d = fabs((double)x->logprobs[t] - (double)y->logprobs[t]);
                 most = d > most ? d : most;
-                same = limit > 0 ? d <= limit : memcmp(&x->logprobs[t], &y->logprobs[t], 4) == 0 && memcmp(x->top[t], y->top[t], sizeof x->top[t]) == 0;
+                bool bits = memcmp(&x->logprobs[t], &y->logprobs[t], 4) == 0 && memcmp(x->top[t], y->top[t], sizeof x->top[t]) == 0;
+                same = limit > 0 ? d <= limit : bits;
             }
             if (!same) printf("    request %d choice %d: %d and %d tokens, ends %d and %d\n", i, k, x->n, y->n, x->finish, y->finish);
             bad += !same;
