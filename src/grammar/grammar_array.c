@@ -309,8 +309,8 @@ bool by_gr_uniq_is_dup(by_gr *g, by_gr_term t, by_gr_term arr, by_str path) {
 }
 
 /* ARR with x = 2 stands, for masks, behind an item whose value is left open, so that it is one state for all values.
- * Its rows hold MARK wherever the value could matter: where a second item ends, and at the first byte of an item out of
- * a finite set, which may be used up. A token that meets a MARK is tried by by_gr_step. */
+ * Its rows hold MARK wherever the value could matter: where a second item ends, at the first byte of an item out of
+ * a finite set, and at the comma where all sets are finite: they may be used up. A token that meets a MARK is tried by by_gr_step. */
 static by_gr_term open_tail(by_gr *g, by_gr_term arr) {
     by_gr_node n = g->nodes[arr];
     state s = state_of(g, n);
@@ -318,14 +318,25 @@ static by_gr_term open_tail(by_gr *g, by_gr_term arr) {
     return make(g, n.a, s, 2);
 }
 
+static bool open_number(by_gr *g, const by_gr_norm *n) {
+    return n->num == by_gr_norm_true(g)->num || n->num == by_gr_integer(g);
+}
+static bool open_string(by_gr *g, const by_gr_norm *n) {
+    return n->str && by_gr_always_live(g, n->str);
+}
+
+/* Is there always another value, whatever was seen? */
+static bool open_ended(by_gr *g, by_gr_expr e) {
+    const by_gr_norm *n = g->schema->x[e].norm;
+    return n && by_gr_expr_prod(g, e) && (open_number(g, n) || open_string(g, n));
+}
+
 static by_gr_term open_item(by_gr *g, by_gr_expr e, by_gr_term rest) {
     const by_gr_norm *n = g->schema->x[e].norm;
     if (!n || !by_gr_expr_prod(g, e)) return BY_GR_NEVER;
     by_gr_norm free = {.obj = n->obj, .arr = n->arr, .n_obj = n->n_obj, .n_arr = n->n_arr}, tried = *n;
-    bool open_number = n->num == by_gr_norm_true(g)->num || n->num == by_gr_integer(g);
-    bool open_string = n->str && by_gr_always_live(g, n->str);
-    if (open_string) free.str = n->str, tried.str = BY_GR_NEVER;
-    if (open_number) free.num = n->num, tried.num = BY_GR_NEVER;
+    if (open_string(g, n)) free.str = n->str, tried.str = BY_GR_NEVER;
+    if (open_number(g, n)) free.num = n->num, tried.num = BY_GR_NEVER;
     tried.n_obj = tried.n_arr = 0;
     by_gr_term v[6] = {by_gr_seq(g, by_gr_norm_term(g, &free), by_gr_mark(g, rest)),
                        by_gr_seq(g, by_gr_mark(g, by_gr_norm_term(g, &tried)), rest)};
@@ -457,6 +468,7 @@ by_gr_term by_gr_arr_body(by_gr *g, by_gr_node n) {
         more = by_gr_alt(g, v, sets);
     }
     if (n.x) more = by_gr_seq(g, by_gr_lit(g, BY_STR(",")), by_gr_seq(g, g->ws, more));
+    if (n.x == 2 && !open_ended(g, variant(g, d, s.idx, 0))) more = by_gr_mark(g, more); /* maybe nothing is left */
     bool done = s.idx >= d->rec->min;
     for (uint32_t k = 0; k < d->rec->n_contains; k++)
         done &= s.count[k] >= d->rec->contains[k].min;

@@ -26,6 +26,16 @@ static void emit(by_gr *g, by_buf *out, unsigned byte) {
     if (!s->negate && s->n) by_buf_push_str(out, by_grammar_vocab_bytes(g->vocab, s->ids[0]));
 }
 
+/* Another way on from a state whose row offers what its memory of items refuses. */
+static by_gr_term another(by_gr *g, by_gr_term from, const by_gr_row *row, unsigned *byte) {
+    for (unsigned i = 0; i < row->n; i++)
+        for (unsigned b = row->r[i].lo; b <= row->r[i].hi; b++) {
+            by_gr_term t = by_gr_step(g, from, b);
+            if (t != BY_GR_NEVER) return *byte = b, t;
+        }
+    return BY_GR_NEVER;
+}
+
 void by_gr_sample(by_gr *g, by_gr_term t, uint64_t seed, size_t max_bytes, by_buf *out) {
     by_rng rng = {seed};
     size_t base = out->len;
@@ -51,6 +61,7 @@ void by_gr_sample(by_gr *g, by_gr_term t, uint64_t seed, size_t max_bytes, by_bu
             }
         }
         if (uniq && byte < 256) t = by_gr_step(g, from, byte); /* the row does not remember items */
+        if (uniq && t == BY_GR_NEVER) t = another(g, from, row, &byte);
         if (t == BY_GR_NEVER) break;
         emit(g, out, byte);
     }

@@ -119,6 +119,37 @@ static void schemas_of_one_tag_keep_apart(void **state) {
            LIST("true [null]", "false []"), LIST("true [true]", "null [null]"));
 }
 
+/* Masks and what is accepted agree, for each id, in front of and behind the last word of a list of different words. */
+static void a_used_up_set_offers_no_comma(void **state) {
+    (void)state;
+    static const char *const grammars[] = {
+        "{\"type\":\"array\",\"items\":{\"enum\":[\"modules\",\"contexts\"]},\"uniqueItems\":true}",
+        "{\"type\":\"array\",\"items\":{\"enum\":[1,\"a\",null]},\"uniqueItems\":true}",
+        "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[ab]$\"},\"uniqueItems\":true}",
+        "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":2},\"uniqueItems\":true}",
+        "{\"type\":\"array\",\"prefixItems\":[{\"type\":\"string\"}],\"items\":{\"const\":\"x\"},\"uniqueItems\":true}"};
+    static const char *const texts[] = {"[\"modules\", \"contexts\"", "[1, \"a\", null", "[\"a\", \"b\"", "[1, 2", "[\"y\",\"x\""};
+    uint32_t ids[64], mask[4096 / 8];
+    for (unsigned i = 0; i < 5; i++) {
+        by_grammar *g;
+        by_matcher *m;
+        assert_int_equal(by_grammar_compile(&g, vocab, BY_GRAMMAR_JSON_SCHEMA, by_str_z(grammars[i]), NULL, NULL, NULL), BY_OK);
+        assert_int_equal(by_matcher_create(&m, g, NULL, NULL), BY_OK);
+        int64_t n = by_grammar_vocab_split(vocab, by_str_z(texts[i]), ids, 64);
+        for (int64_t k = 0; k <= n; k++) {
+            assert_int_equal(by_matcher_fill_mask(m, mask, NULL), BY_OK);
+            for (uint32_t id = 0; id < by_grammar_vocab_size(vocab); id++) {
+                bool in = mask[id / 32] >> id % 32 & 1, ok = by_matcher_accept(m, id, NULL) == BY_OK;
+                if (ok) assert_int_equal(by_matcher_rollback(m, 1, NULL), BY_OK);
+                if (in != ok) fail_msg("%s at %d: id %u, mask %d, accepted %d", texts[i], (int)k, id, in, ok);
+            }
+            if (k < n) assert_int_equal(by_matcher_accept(m, ids[k], NULL), BY_OK);
+        }
+        by_matcher_destroy(m);
+        by_grammar_release(g);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(branches_exclude_each_other_by_what_stands_beside),
@@ -126,6 +157,7 @@ int main(void) {
         cmocka_unit_test(narrowed_branches_offer_nothing_wrong),
         cmocka_unit_test(branches_with_a_key_of_their_own_are_told_apart),
         cmocka_unit_test(schemas_of_one_tag_keep_apart),
+        cmocka_unit_test(a_used_up_set_offers_no_comma),
         cmocka_unit_test(places_with_an_id_of_their_own_refer_to_the_document),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
