@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "ops/cuda/cuda_image.cuh"
+#include "ops/cuda/cuda_moe.cuh"
 
 /* ---- router --------------------------------------------------------------------------------------------------- */
 
@@ -128,10 +129,6 @@ by_status by_cuda_router(by_device *dev, const by_router_args *a, by_err *err) {
 
 /* ---- sorting by expert ---------------------------------------------------------------------------------------- */
 
-struct expert_view {
-    const unsigned char *w1, *w3, *w2, *s1, *s3, *s2;
-    int64_t w1_stride, w2_stride, s1_stride, s2_stride;
-};
 struct moe_tile {
     int32_t expert, row, n; /* first padded row, valid rows */
 };
@@ -226,15 +223,6 @@ template <int BT, int N, class F> __device__ static inline void moe_with_width(i
     }
     f(std::integral_constant<int, N>());
 }
-
-/* The gate, from its two products rounded to bf16. Clamping and quantising turn what is not finite into numbers; a bad expert
- * must not go unseen, so what is not finite comes out as NaN, and kept_nan carries it through the quantiser. */
-__device__ static inline float gated(float g, float u, float limit, float weight) {
-    float bad = fmaf(g, 0.0f, u * 0.0f);
-    if (limit > 0) g = fminf(g, limit), u = fmaxf(-limit, fminf(u, limit));
-    return fmaf(g / (1.0f + __expf(-g)) * u, weight, bad);
-}
-__device__ static inline float kept_nan(float v, float quantised) { return fmaf(v, 0.0f, quantised); }
 
 /* Gate of one channel for the tokens of this thread, then E4M3 per 32 channels, written to the image of the next product.
  * All threads of the block's warpgroups; `amax` is [GROUPS][4][BT] floats. */
@@ -544,6 +532,7 @@ by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     if (!c->wgmma || !moe_fits(a)) return by_cuda_moe_plain(dev, a, err);
     const expert_view *table = nullptr;
     BY_TRY(expert_table(c, a, &table, err));
+    if (by_cuda_moe_few_fits(c, a)) return by_cuda_moe_few(dev, a, table, err);
     int64_t used = a->n_experts < n ? a->n_experts : n;
     int bt = moe_bt(n, used);
     int64_t rows = (n + 7 * used + 7) / 8 * 8 + 128, tiles = used + n / bt, all = (T + 255) / 256 * 256;
