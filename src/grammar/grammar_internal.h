@@ -56,6 +56,8 @@ typedef enum by_gr_kind {
     BY_GR_K_TRIE,     /* a: trie, b: node: the rest of one of its words */
     BY_GR_K_EXCEPT,   /* a: trie, b: node, c: what UTF-8 needs: any text but the words */
     BY_GR_K_UNQUOT,   /* texts t for which t followed by the end sentinel is in a (regular expressions with anchors) */
+    BY_GR_K_LIFT,     /* a with marks anywhere (grammar_assert.c) */
+    BY_GR_K_ERASE,    /* a without its marks */
     BY_GR_K_MOD,      /* a: modulus, b: remainder, c: phase: decimal multiples */
     BY_GR_K_LEAP,     /* leap-second times: a: phase, b: minutes of the day */
     BY_GR_K_HOST,     /* a place in a host name (grammar_host.c) */
@@ -355,6 +357,15 @@ typedef struct by_gr_regex_opts {
     bool search, dotall, icase, ecma_space;
 } by_gr_regex_opts;
 by_gr_term by_gr_regex(by_gr *g, by_str text, const by_gr_regex_opts *opts);
+
+/* grammar_assert.c: bytes that UTF-8 never holds, between those of dispatchers in free text and the end sentinel. */
+#define BY_GR_MARK_FIRST 0xf8u
+#define BY_GR_MARKS      7u
+by_gr_term by_gr_lift(by_gr *g, by_gr_term a);
+/* Marks at the very end are not taken away: what is erased ends with the end sentinel. */
+by_gr_term by_gr_erase(by_gr *g, by_gr_term a);
+const by_gr_row *by_gr_row_lift(by_gr *g, by_gr_node n, by_gr_term self);
+const by_gr_row *by_gr_row_erase(by_gr *g, by_gr_node n);
 
 /* grammar_format.c: string formats; NEVER and *known = false for names that are annotations only. */
 by_gr_term by_gr_format(by_gr *g, by_str name, bool *known);

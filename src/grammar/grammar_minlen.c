@@ -22,6 +22,8 @@ static bool searched(const by_gr *g, by_gr_term t) {
     case BY_GR_K_AND:
     case BY_GR_K_NOT:
     case BY_GR_K_UNQUOT:
+    case BY_GR_K_LIFT:
+    case BY_GR_K_ERASE:
     case BY_GR_K_JESC:
     case BY_GR_K_JHEX:
     case BY_GR_K_JLOW:
@@ -159,6 +161,8 @@ static uint32_t eval_kind(by_gr *g, by_gr_term t) {
     case BY_GR_K_AND:
     case BY_GR_K_NOT:
     case BY_GR_K_UNQUOT:
+    case BY_GR_K_LIFT:
+    case BY_GR_K_ERASE:
     case BY_GR_K_JESC:
     case BY_GR_K_JHEX:
     case BY_GR_K_JLOW:

@@ -4,7 +4,10 @@
  * $ only at the edges of its alternatives) is translated directly. Otherwise it is translated from right to left with
  * an explicit continuation: what follows a place is itself a term k, so a look-ahead is an intersection with k, and $
  * is the look-ahead for an end sentinel (byte 0xff, which UTF-8 never holds) that the UNQUOT term takes away again. \b
- * is decided from what stands before it, which is known as one of: start, a word character, none, not known. */
+ * is decided from what stands before it, which is known as one of: start, a word character, none, not known.
+ *
+ * What asks for more of what stands before it, and what stands inside an unbounded repeat, becomes a mark (grammar_assert.c). A
+ * pattern is translated once more when that turns out: look-aheads must pass over the marks behind them. */
 #include <stdio.h>
 
 #include "base/utf8.h"
@@ -14,7 +17,8 @@
 #define REPEAT_MAX 100000u
 #define UNROLL_MAX 1000u /* copies of a repeated part that holds look-aheads */
 
-typedef enum { N_EMPTY, N_SET, N_CAT, N_ALT, N_REP, N_AHEAD, N_NOT_AHEAD, N_START, N_END, N_WORD, N_NOT_WORD } ntype;
+typedef enum { N_EMPTY, N_SET, N_CAT, N_ALT, N_REP, N_AHEAD, N_NOT_AHEAD, N_START, N_END, N_WORD, N_NOT_WORD,
+               N_BEHIND, N_NOT_BEHIND, N_LINE_START, N_LINE_END } ntype;
 
 typedef struct {
     ntype type;
@@ -24,6 +28,7 @@ typedef struct {
     uint8_t zero;      /* holds a zero-width part */
     uint8_t ends;      /* 1 = only word characters end it (when it is not empty), 2 = only others, 0 = not known */
     uint8_t empty;     /* may be empty */
+    uint32_t at;       /* assertions: offset in the pattern */
 } node;
 
 typedef struct {
@@ -32,7 +37,12 @@ typedef struct {
     size_t at;
     node *nodes;
     uint32_t n, cap, depth;
-    bool icase, dotall, extended, ecma_space;
+    bool icase, dotall, extended, multiline, ecma_space;
+
+    bool with_marks, need_marks; /* translation: marks may be used; were missing */
+    bool inside;                 /* a look-ahead: no marks there */
+    uint32_t mark_of[BY_GR_MARKS], n_marks;
+    by_gr_term allowed[BY_GR_MARKS]; /* texts in which a mark stands only where it may */
 } parser;
 
 static uint32_t fail(parser *p, by_status code, const char *what) {
@@ -288,7 +298,7 @@ static uint32_t parse_class(parser *p) {
 static uint32_t parse_alt(parser *p);
 
 static uint32_t zero_width(parser *p, ntype t, uint32_t child) {
-    return make(p, (node){.type = t, .a = child, .zero = 1, .empty = 1});
+    return make(p, (node){.type = t, .a = child, .zero = 1, .empty = 1, .at = (uint32_t)(p->at - 1)});
 }
 
 static bool skip_name(parser *p) {
@@ -305,6 +315,7 @@ static bool parse_flags(parser *p, bool *group) {
         case '-': on = false; break;
         case 'i': p->icase = on; break;
         case 's': p->dotall = on; break;
+        case 'm': p->multiline = on; break;
         case 'x': p->extended = on; break;
         case 'u':
         case 'a':
@@ -318,7 +329,7 @@ static bool parse_flags(parser *p, bool *group) {
             *group = true;
             return true;
         default:
-            fail(p, BY_EUNSUPPORTED, peek(p) == 'm' ? "multi-line mode is not supported" : "unknown group");
+            fail(p, BY_EUNSUPPORTED, "unknown group");
             return false;
         }
     }
@@ -327,16 +338,18 @@ static bool parse_flags(parser *p, bool *group) {
 
 static uint32_t parse_group(parser *p) {
     if (++p->depth > NEST_MAX) return fail(p, BY_ELIMIT, "groups nest too deeply");
-    bool icase = p->icase, dotall = p->dotall, extended = p->extended, group = true;
+    bool icase = p->icase, dotall = p->dotall, extended = p->extended, multiline = p->multiline, group = true;
     ntype look = N_EMPTY;
-    uint32_t n = 0;
+    uint32_t n = 0, from = (uint32_t)p->at - 1;
     if (eat(p, "?")) {
         if (eat(p, "="))
             look = N_AHEAD;
         else if (eat(p, "!"))
             look = N_NOT_AHEAD;
-        else if (ahead(p, "<=") || ahead(p, "<!"))
-            return fail(p, BY_EUNSUPPORTED, "look-behind is not supported");
+        else if (eat(p, "<="))
+            look = N_BEHIND;
+        else if (eat(p, "<!"))
+            look = N_NOT_BEHIND;
         else if (eat(p, "P<") || eat(p, "<")) {
             if (!skip_name(p)) return fail(p, BY_EFORMAT, "group name without >");
         } else if (ahead(p, "#")) {
@@ -359,16 +372,20 @@ static uint32_t parse_group(parser *p) {
     p->icase = icase;
     p->dotall = dotall;
     p->extended = extended;
+    p->multiline = multiline;
     p->depth--;
-    return look == N_EMPTY ? n : zero_width(p, look, n);
+    if (look == N_EMPTY) return n;
+    n = zero_width(p, look, n);
+    if (!by_gr_bad(p->g)) p->nodes[n].at = from;
+    return n;
 }
 
 static uint32_t parse_atom(parser *p) {
     by_gr_cps s = {0};
     if (eat(p, "(")) return parse_group(p);
     if (eat(p, "[")) return parse_class(p);
-    if (eat(p, "^")) return zero_width(p, N_START, 0);
-    if (eat(p, "$")) return zero_width(p, N_END, 0);
+    if (eat(p, "^")) return zero_width(p, p->multiline ? N_LINE_START : N_START, 0);
+    if (eat(p, "$")) return zero_width(p, p->multiline ? N_LINE_END : N_END, 0);
     if (eat(p, ".")) {
         by_gr_cps_add(p->g, &s, '\n', '\n');
         if (p->dotall) s.n = 0;
@@ -480,7 +497,7 @@ static uint32_t parse_cat(parser *p) {
                                .a = n,
                                .b = m,
                                .zero = a.zero | b.zero,
-                               .ends = b.empty && a.ends != b.ends ? 0 : b.ends,
+                               .ends = b.type >= N_AHEAD ? a.ends : b.empty && a.ends != b.ends ? 0 : b.ends,
                                .empty = a.empty & b.empty});
     }
     return n;
@@ -511,6 +528,8 @@ static void chain(parser *p, uint32_t n, ntype type, by_gr_vec *out) {
     by_gr_vec_push(p->g, out, n); /* last first */
 }
 
+static by_gr_term mark(parser *p, uint32_t n);
+
 static by_gr_term direct(parser *p, uint32_t n) {
     by_gr *g = p->g;
     node d = p->nodes[n];
@@ -530,13 +549,17 @@ static by_gr_term direct(parser *p, uint32_t n) {
             parts.v[i] = direct(p, parts.v[i]);
         t = by_gr_alt(g, parts.v, parts.n);
         break;
-    case N_EMPTY:
+    case N_EMPTY: break;
     case N_AHEAD:
     case N_NOT_AHEAD:
     case N_START:
     case N_END:
     case N_WORD:
-    case N_NOT_WORD: break;
+    case N_NOT_WORD:
+    case N_BEHIND:
+    case N_NOT_BEHIND:
+    case N_LINE_START:
+    case N_LINE_END: t = mark(p, n); break;
     }
     by_gr_vec_free(&parts);
     return t;
@@ -544,28 +567,38 @@ static by_gr_term direct(parser *p, uint32_t n) {
 
 enum { PREV_UNKNOWN, PREV_WORD, PREV_OTHER, PREV_START };
 
-static by_gr_term word_ahead(parser *p, bool is_word, by_gr_term k) {
-    by_gr *g = p->g;
+/* A condition on what follows: there may be marks in it. */
+static by_gr_term following(parser *p, by_gr_term k) {
+    return p->with_marks ? by_gr_lift(p->g, k) : k;
+}
+
+static by_gr_term word_char(parser *p) {
     by_gr_cps s = {0};
     ADD(&s, word_chars);
-    by_gr_term w = by_gr_seq(g, by_gr_cps_term(g, &s), BY_GR_ANYBYTES);
+    by_gr_term t = by_gr_cps_term(p->g, &s);
     by_gr_cps_free(&s);
+    return t;
+}
+
+static by_gr_term word_edge(parser *p, uint32_t n, int prev, by_gr_term k) {
+    by_gr *g = p->g;
+    if (prev == PREV_UNKNOWN) return by_gr_seq(g, mark(p, n), k);
+    by_gr_term w = following(p, by_gr_seq(g, word_char(p), BY_GR_ANYBYTES));
+    bool is_word = (prev == PREV_WORD) != (p->nodes[n].type == N_WORD);
     return by_gr_and2(g, is_word ? w : by_gr_not(g, w), k);
 }
 
-static by_gr_term word_edge(parser *p, bool edge, int prev, by_gr_term k) {
-    if (prev == PREV_UNKNOWN) {
-        fail(p, BY_EUNSUPPORTED, "\\b behind a part that may end in either kind of character");
-        return BY_GR_NEVER;
-    }
-    return word_ahead(p, (prev == PREV_WORD) != edge, k);
+/* What follows the end of a text, or of a line. */
+static by_gr_term end_ahead(parser *p, bool line) {
+    by_gr *g = p->g;
+    by_gr_term end = by_gr_byte_range(g, 255, 255);
+    return by_gr_seq(g, line ? by_gr_alt2(g, end, by_gr_lit(g, BY_STR("\n"))) : end, BY_GR_ANYBYTES);
 }
 
 static by_gr_term with_tail(parser *p, uint32_t n, by_gr_term k, int prev);
 
 static by_gr_term rep_tail(parser *p, node d, by_gr_term k, int prev) {
-    if (d.max == BY_GR_INF || d.max > UNROLL_MAX)
-        return fail(p, BY_EUNSUPPORTED, "look-ahead or anchor inside an unbounded repeat"), BY_GR_NEVER;
+    if (d.max == BY_GR_INF || d.max > UNROLL_MAX) return by_gr_seq(p->g, by_gr_rep(p->g, direct(p, d.a), d.min, d.max), k);
     int later = p->nodes[d.a].empty ? PREV_UNKNOWN : p->nodes[d.a].ends;
     by_gr_term t = k;
     for (uint32_t i = d.max; i-- > 0;) {
@@ -575,17 +608,35 @@ static by_gr_term rep_tail(parser *p, node d, by_gr_term k, int prev) {
     return t;
 }
 
-/* What may stand before the next part, as bits of PREV_, given what may stand before this one. A group with anchors inside
+/* What may stand before the next part, as bits of PREV_, given what may stand before this one. A group with assertions inside
  * that may be empty leaves it open. */
 static unsigned prevs_behind(node d, unsigned before) {
     if (d.type >= N_AHEAD) return before;
-    unsigned own = 1u << d.ends;
+    unsigned own = d.ends || d.zero ? 1u << d.ends : 1u << PREV_WORD | 1u << PREV_OTHER;
     if (!d.empty) return own;
     return !d.zero ? own | before : before == own ? own : 1u << PREV_UNKNOWN;
 }
 
 static int lowest_bit(unsigned set) {
     return __builtin_ctz(set);
+}
+
+/* A part without assertions, and behind it what follows a word character, another one, or (when it may be empty) what stood before. */
+static by_gr_term part_tail(parser *p, uint32_t n, const by_gr_term rest[4], int before) {
+    by_gr *g = p->g;
+    node d = p->nodes[n];
+    by_gr_term t = direct(p, n), word = rest[PREV_WORD], other = rest[PREV_OTHER];
+    if (d.ends) word = other = rest[d.ends];
+    if (word == other && (!d.empty || word == rest[before])) return by_gr_seq(g, t, word);
+    by_gr_term v[3] = {BY_GR_NEVER, BY_GR_NEVER, d.empty ? rest[before] : BY_GR_NEVER};
+    if (word == other)
+        v[0] = by_gr_seq(g, by_gr_nonempty(g, t), word);
+    else {
+        by_gr_term ends = by_gr_seq(g, BY_GR_ANYTEXT, word_char(p));
+        v[0] = by_gr_seq(g, by_gr_and2(g, t, ends), word);
+        v[1] = by_gr_seq(g, by_gr_and2(g, by_gr_nonempty(g, t), by_gr_text_not(g, ends)), other);
+    }
+    return by_gr_alt(g, v, 3);
 }
 
 /* A sequence whose rest may ask what stands before it: the rest is made once for each answer that the parts to its left
@@ -600,20 +651,26 @@ static by_gr_term cat_tail(parser *p, uint32_t n, by_gr_term k, int prev) {
         by_gr_vec_push(g, &sets, prevs_behind(p->nodes[parts.v[i]], sets.v[sets.n - 1]));
     for (uint32_t i = 0; i < parts.n && !by_gr_bad(g); i++) {
         node d = p->nodes[parts.v[i]];
-        for (unsigned left = sets.v[parts.n - 1 - i]; left; left &= left - 1) {
+        unsigned all = sets.v[parts.n - 1 - i];
+        for (unsigned left = all; left; left &= left - 1) {
             int before = lowest_bit(left);
-            unsigned behind = prevs_behind(d, 1u << before);
-            by_gr_term own = rest[lowest_bit(behind)];
-            if (!d.zero && d.empty && rest[d.ends] != rest[before])
-                now[before] = by_gr_alt2(g, by_gr_seq(g, by_gr_nonempty(g, direct(p, parts.v[i])), rest[d.ends]), rest[before]);
-            else
-                now[before] = with_tail(p, parts.v[i], own, before);
+            unsigned behind = d.type >= N_AHEAD ? 1u << before : prevs_behind(d, all);
+            if (d.zero || d.type >= N_AHEAD) now[before] = with_tail(p, parts.v[i], rest[lowest_bit(behind)], before);
+            else now[before] = part_tail(p, parts.v[i], rest, before);
         }
         memcpy(rest, now, sizeof rest);
     }
     by_gr_vec_free(&parts);
     by_gr_vec_free(&sets);
     return by_gr_bad(g) ? BY_GR_NEVER : rest[prev];
+}
+
+static by_gr_term look_ahead(parser *p, uint32_t n, int prev) {
+    bool was = p->inside;
+    p->inside = true;
+    by_gr_term t = with_tail(p, n, BY_GR_ANYBYTES, prev);
+    p->inside = was;
+    return t;
 }
 
 static by_gr_term with_tail(parser *p, uint32_t n, by_gr_term k, int prev) {
@@ -633,12 +690,16 @@ static by_gr_term with_tail(parser *p, uint32_t n, by_gr_term k, int prev) {
         by_gr_vec_free(&parts);
         return t;
     case N_REP: return rep_tail(p, d, k, prev);
-    case N_AHEAD: return by_gr_and2(g, with_tail(p, d.a, BY_GR_ANYBYTES, prev), k);
-    case N_NOT_AHEAD: return by_gr_and2(g, by_gr_not(g, with_tail(p, d.a, BY_GR_ANYBYTES, prev)), k);
-    case N_START: return prev == PREV_START ? k : BY_GR_NEVER;
-    case N_END: return by_gr_and2(g, by_gr_seq(g, by_gr_byte_range(g, 255, 255), BY_GR_ANYBYTES), k);
-    case N_WORD: return word_edge(p, true, prev, k);
-    case N_NOT_WORD: return word_edge(p, false, prev, k);
+    case N_AHEAD: return by_gr_and2(g, following(p, look_ahead(p, d.a, prev)), k);
+    case N_NOT_AHEAD: return by_gr_and2(g, by_gr_not(g, following(p, look_ahead(p, d.a, prev))), k);
+    case N_START: return prev == PREV_START ? k : prev == PREV_UNKNOWN ? by_gr_seq(g, mark(p, n), k) : BY_GR_NEVER;
+    case N_END:
+    case N_LINE_END: return by_gr_and2(g, following(p, end_ahead(p, d.type == N_LINE_END)), k);
+    case N_WORD:
+    case N_NOT_WORD: return word_edge(p, n, prev, k);
+    case N_LINE_START: return prev == PREV_START ? k : by_gr_seq(g, mark(p, n), k);
+    case N_BEHIND:
+    case N_NOT_BEHIND: return by_gr_seq(g, mark(p, n), k);
     case N_EMPTY:
     case N_SET: break;
     }
@@ -661,6 +722,91 @@ static bool strip_edges(parser *p, uint32_t n, bool *start, bool *end, by_gr_vec
     }
     parts->n = hi - lo;
     return true;
+}
+
+/* ---- marks ---- */
+
+/* Texts that end with a match of a look-behind, which may begin with ^ and holds no other assertion. */
+static by_gr_term behind(parser *p, uint32_t n) {
+    by_gr *g = p->g;
+    by_gr_vec alts = {0}, parts = {0};
+    chain(p, n, N_ALT, &alts);
+    for (uint32_t i = 0; i < alts.n && !by_gr_bad(g); i++) {
+        bool start, end;
+        if (!strip_edges(p, alts.v[i], &start, &end, &parts) || end) fail(p, BY_EUNSUPPORTED, "assertion inside a look-behind");
+        by_gr_term t = BY_GR_EPS;
+        for (uint32_t j = 0; j < parts.n && !by_gr_bad(g); j++)
+            t = by_gr_seq(g, direct(p, parts.v[j]), t);
+        alts.v[i] = start ? t : by_gr_seq(g, BY_GR_ANYTEXT, t);
+    }
+    by_gr_term t = by_gr_bad(g) ? BY_GR_NEVER : by_gr_alt(g, alts.v, alts.n);
+    by_gr_vec_free(&alts);
+    by_gr_vec_free(&parts);
+    return t;
+}
+
+/* Texts in which some mark i stands between a left and a right part. */
+static by_gr_term between(parser *p, uint32_t i, by_gr_term left, by_gr_term right) {
+    by_gr *g = p->g;
+    by_gr_term at = by_gr_byte_range(g, BY_GR_MARK_FIRST + i, BY_GR_MARK_FIRST + i);
+    return by_gr_seq(g, by_gr_lift(g, left), by_gr_seq(g, at, by_gr_lift(g, right)));
+}
+
+/* Texts in which mark i stands where the assertion does not hold. */
+static by_gr_term misplaced(parser *p, uint32_t i, node d) {
+    by_gr *g = p->g;
+    by_gr_term t = BY_GR_NEVER, other, any = BY_GR_ANYBYTES;
+    switch (d.type) {
+    case N_START: return between(p, i, by_gr_nonempty(g, BY_GR_ANYTEXT), any);
+    case N_LINE_START:
+        t = by_gr_alt2(g, BY_GR_EPS, by_gr_seq(g, BY_GR_ANYTEXT, by_gr_lit(g, BY_STR("\n"))));
+        return between(p, i, by_gr_text_not(g, t), any);
+    case N_END:
+    case N_LINE_END: return between(p, i, BY_GR_ANYTEXT, by_gr_not(g, end_ahead(p, d.type == N_LINE_END)));
+    case N_BEHIND: return between(p, i, by_gr_text_not(g, behind(p, d.a)), any);
+    case N_NOT_BEHIND: return between(p, i, behind(p, d.a), any);
+    case N_AHEAD: return between(p, i, BY_GR_ANYTEXT, by_gr_not(g, look_ahead(p, d.a, PREV_UNKNOWN)));
+    case N_NOT_AHEAD: return between(p, i, BY_GR_ANYTEXT, look_ahead(p, d.a, PREV_UNKNOWN));
+    case N_WORD:
+    case N_NOT_WORD:
+        t = by_gr_seq(g, BY_GR_ANYTEXT, word_char(p));
+        other = by_gr_seq(g, word_char(p), any);
+        if (d.type == N_NOT_WORD) other = by_gr_not(g, other);
+        return by_gr_alt2(g, between(p, i, t, other), between(p, i, by_gr_text_not(g, t), by_gr_not(g, other)));
+    case N_EMPTY:
+    case N_SET:
+    case N_CAT:
+    case N_ALT:
+    case N_REP: break;
+    }
+    return t;
+}
+
+/* The byte that stands for an assertion; the same ones share it. */
+static by_gr_term mark(parser *p, uint32_t n) {
+    by_gr *g = p->g;
+    node d = p->nodes[n];
+    uint32_t i = 0;
+    if (by_gr_bad(g)) return BY_GR_NEVER;
+    p->at = d.at; /* of errors */
+    if (p->inside) return fail(p, BY_EUNSUPPORTED, "look-behind, or assertion in a repeat, inside a look-ahead"), BY_GR_NEVER;
+    if (!p->with_marks) return p->need_marks = true, BY_GR_NEVER;
+    while (i < p->n_marks && (p->nodes[p->mark_of[i]].type != d.type || p->nodes[p->mark_of[i]].a != d.a))
+        i++;
+    if (i == BY_GR_MARKS) return fail(p, BY_ELIMIT, "more than 7 look-behinds and assertions in repeats"), BY_GR_NEVER;
+    if (i == p->n_marks) {
+        p->mark_of[p->n_marks++] = n;
+        p->allowed[i] = by_gr_not(g, misplaced(p, i, d));
+    }
+    return by_gr_byte_range(g, BY_GR_MARK_FIRST + i, BY_GR_MARK_FIRST + i);
+}
+
+static by_gr_term without_marks(parser *p, by_gr_term t) {
+    by_gr_term v[BY_GR_MARKS + 1];
+    if (p->n_marks == 0) return t;
+    v[0] = t;
+    memcpy(v + 1, p->allowed, p->n_marks * sizeof *v);
+    return by_gr_erase(p->g, by_gr_and(p->g, v, p->n_marks + 1));
 }
 
 static by_gr_term simple(parser *p, uint32_t root, bool search, bool *ok) {
@@ -704,7 +850,7 @@ static by_gr_term general(parser *p, uint32_t root, bool search) {
         v[1] = by_gr_seq(g, BY_GR_ANYTEXT, by_gr_seq(g, word, with_tail(p, root, k, PREV_WORD)));
         v[2] = by_gr_seq(g, BY_GR_ANYTEXT, by_gr_seq(g, other, with_tail(p, root, k, PREV_OTHER)));
     }
-    by_gr_term t = by_gr_alt(g, v, search ? 3 : 1);
+    by_gr_term t = without_marks(p, by_gr_alt(g, v, search ? 3 : 1));
     if (t == BY_GR_NEVER || by_gr_bad(g)) return BY_GR_NEVER;
     unsigned f = by_gr_nullable(g, by_gr_next(g, t, 255)) ? BY_GR_F_NULLABLE : 0;
     t = by_gr_node_make(g, BY_GR_K_UNQUOT, 0, t, 0, 0, f);
@@ -721,6 +867,10 @@ by_gr_term by_gr_regex(by_gr *g, by_str text, const by_gr_regex_opts *o) {
         bool ok;
         t = simple(&p, root, o->search, &ok);
         if (!ok) t = general(&p, root, o->search);
+        if (p.need_marks) {
+            p.with_marks = true;
+            t = general(&p, root, o->search);
+        }
     }
     by_free(p.nodes);
     return by_gr_bad(g) ? BY_GR_NEVER : t;

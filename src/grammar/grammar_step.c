@@ -469,6 +469,8 @@ static const by_gr_row *build(by_gr *g, by_gr_term t) {
     case BY_GR_K_TRIE: return row_trie(g, n);
     case BY_GR_K_EXCEPT: return row_except(g, n);
     case BY_GR_K_UNQUOT: return row_unquot(g, n);
+    case BY_GR_K_LIFT: return by_gr_row_lift(g, n, t);
+    case BY_GR_K_ERASE: return by_gr_row_erase(g, n);
     case BY_GR_K_MOD: return by_gr_row_mod(g, n);
     case BY_GR_K_LEAP: return by_gr_row_leap(g, n);
     case BY_GR_K_HOST: return by_gr_row_host(g, n, t);
