@@ -64,7 +64,6 @@ static const struct {
     {"uri", URI("")},
     {"uri-reference", URI("") "|" RELATIVE("")},
     {"iri", URI(BEYOND)},
-    {"iri-reference", URI(BEYOND) "|" RELATIVE(BEYOND)},
     {"uri-template", TEMPLATE},
     {"json-pointer", POINTER},
     {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" POINTER ")"},
