@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "http/http_files.h"
 #include "http/http_list.h"
+#include "http/http_task.h"
 
 enum { AT_ONCE = 16, LINES_MAX = 50000, BATCHES_MAX = 256, METADATA_BYTES_MAX = 16384 };
 
@@ -18,6 +19,10 @@ typedef struct {
     by_job *job;
     size_t at, len; /* of the line in the input */
     bool again;     /* the engine's queue was full: to be started again */
+    by_work reading; /* of a long line, beside the loop */
+    by_post read;
+    by_buf body;    /* of the request, once the line is read; or what is wrong with the line */
+    bool wrong;
 } slot;
 
 struct by_batch_run {
@@ -38,7 +43,10 @@ struct by_batch_run {
 static const char *const endpoints[] = {"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/completions"};
 
 static void batch_free(by_batch_run *b) {
-    for (int i = 0; i < AT_ONCE; i++) by_buf_deinit(&b->slots[i].custom_id);
+    for (int i = 0; i < AT_ONCE; i++) {
+        by_buf_deinit(&b->slots[i].custom_id);
+        by_buf_deinit(&b->slots[i].body);
+    }
     by_buf_deinit(&b->input);
     by_buf_deinit(&b->output);
     by_buf_deinit(&b->errors);
@@ -165,39 +173,76 @@ static void on_ended(void *arg, by_job *job, const by_call_problem *problem, by_
 
 /* ---- lines ---- */
 
-static void start_line(by_batch_run *b, by_str line) {
+/* Touches nothing but the slot and the batch's input. */
+static void read_line(slot *s) {
+    const by_batch_run *b = s->batch;
     by_arena arena;
     by_json row;
     by_err err;
     const by_json_opts json = {.depth_max = BY_LIMIT_REQUEST_DEPTH + 1, .bytes_max = BY_LIMIT_REQUEST_BYTES};
-    by_buf body = {0};
     by_arena_init(&arena, BY_MEM_HTTP);
-    bool ok = by_json_parse(&row, &arena, line, &json, &err) == BY_OK;
+    bool ok = by_json_parse(&row, &arena, by_str_of(b->input.ptr + s->at, s->len), &json, &err) == BY_OK;
     const by_json *id = ok ? by_json_get(&row, "custom_id") : NULL, *method = ok ? by_json_get(&row, "method") : NULL;
     const by_json *url = ok ? by_json_get(&row, "url") : NULL, *v = ok ? by_json_get(&row, "body") : NULL;
     by_str custom_id = by_json_is(id, BY_JSON_STRING) ? id->v.s : (by_str){0};
     const char *wrong = !ok ? err.msg : !custom_id.len ? "custom_id: want a text that is not empty"
                         : !by_json_is(method, BY_JSON_STRING) || !by_str_eqz(method->v.s, "POST") ? "method: want \"POST\""
                         : !by_json_is(url, BY_JSON_STRING) || !by_str_eqz(url->v.s, b->endpoint) ? "url: want the batch's endpoint"
-                        : !by_json_is(v, BY_JSON_OBJECT) ? "body: want an object" : NULL;
-    if (wrong) {
-        add_row(b, custom_id, 400, (by_str){0}, "invalid_line", wrong);
-    } else {
-        slot *s = b->slots;
-        while (s->batch) s++;
-        s->batch = b;
-        s->at = (size_t)(line.ptr - b->input.ptr);
-        s->len = line.len;
-        by_buf_clear(&s->custom_id);
-        by_buf_push_str(&s->custom_id, custom_id);
-        by_json_write(&body, v, BY_JSON_COMPACT);
-        b->n_running++;
-        by_job_opts o = {.api = b->api, .body = &body, .background = true,
-                         .hooks = {.ended = on_ended, .arg = s, .whole = true}};
-        by_job_start(b->http, NULL, &o, &s->job);
-    }
-    by_buf_deinit(&body);
+                        : !by_json_is(v, BY_JSON_OBJECT) ? "body: want an object" : "";
+    by_buf_push_str(&s->custom_id, custom_id);
+    if (!*wrong) by_json_write(&s->body, v, BY_JSON_COMPACT);
+    else by_buf_push_z(&s->body, wrong);
+    s->wrong = *wrong || s->custom_id.failed || s->body.failed;
     by_arena_deinit(&arena);
+}
+
+/* The line of a slot is read: starts its request. */
+static void start_read(slot *s) {
+    by_batch_run *b = s->batch;
+    if (s->wrong || !may_start(b)) {
+        const char *why = s->body.failed || s->custom_id.failed ? "out of memory for a request" : by_buf_z(&s->body);
+        if (s->wrong) add_row(b, by_buf_str(&s->custom_id), 400, (by_str){0}, "invalid_line", why);
+        free_slot(s);
+        return;
+    }
+    by_job_opts o = {.api = b->api, .body = &s->body, .background = true, .hooks = {.ended = on_ended, .arg = s, .whole = true}};
+    by_job_start(b->http, NULL, &o, &s->job);
+}
+
+static void on_reading(void *arg, by_tok_scratch *scratch) {
+    slot *s = arg;
+    (void)scratch;
+    read_line(s);
+    by_loop_post(s->batch->http->loop, &s->read);
+}
+
+static void on_read(void *arg) {
+    slot *s = arg;
+    by_batch_run *b = s->batch;
+    if (!b->http->worker) return; /* the end of the server */
+    start_read(s);
+    pump(b);
+}
+
+static void start_line(by_batch_run *b, by_str line) {
+    slot *s = b->slots;
+    while (s->batch) s++;
+    s->batch = b;
+    s->at = (size_t)(line.ptr - b->input.ptr);
+    s->len = line.len;
+    s->reading = (by_work){.fn = on_reading, .arg = s};
+    s->read.fn = on_read;
+    s->read.arg = s;
+    by_buf_deinit(&s->custom_id);
+    by_buf_deinit(&s->body);
+    s->custom_id = s->body = (by_buf){0};
+    b->n_running++;
+    if (line.len > BY_TASK_INLINE_BYTES) {
+        by_worker_add(b->http->worker, &s->reading);
+        return;
+    }
+    read_line(s);
+    start_read(s);
 }
 
 static void keep_result(by_batch_run *b, by_buf *data, const char *name, char id[48]) {
@@ -374,42 +419,56 @@ static void no_room(by_exchange *ex) {
     by_reply_error(ex, 413, "storage_full", "no room for the batch; delete files (--response-store sets the bound)");
 }
 
-void by_handle_batch_create(by_exchange *ex, by_str id) {
-    by_http *h = ex->http;
+typedef struct {
+    by_str file_id;
+    int api; /* 4: none */
+    by_buf metadata;
+} create_body;
+
+static void drop_create(void *own) { by_buf_deinit(&((create_body *)own)->metadata); }
+
+static void read_create(by_task *t, by_tok_scratch *scratch) {
+    create_body *c = t->own;
     by_json body;
-    (void)id;
-    if (by_json_parse(&body, &ex->arena, by_buf_str(&ex->body), NULL, NULL) < 0 || body.type != BY_JSON_OBJECT) {
-        by_reply_error(ex, 400, NULL, "the body must be a JSON object");
-        return;
-    }
+    (void)scratch;
+    if (!by_task_parse(t, &body)) return;
     const by_json *file = by_json_get(&body, "input_file_id"), *endpoint = by_json_get(&body, "endpoint");
     const by_json *metadata = by_json_get(&body, "metadata");
-    by_file *f = by_json_is(file, BY_JSON_STRING) ? by_files_find(h->files, file->v.s) : NULL;
-    int api = 0;
-    while (api < 4 && !(by_json_is(endpoint, BY_JSON_STRING) && by_str_eqz(endpoint->v.s, endpoints[api]))) api++;
+    if (by_json_is(file, BY_JSON_STRING)) c->file_id = file->v.s;
+    while (c->api < 4 && !(by_json_is(endpoint, BY_JSON_STRING) && by_str_eqz(endpoint->v.s, endpoints[c->api]))) c->api++;
+    if (by_json_is(metadata, BY_JSON_OBJECT)) by_json_write(&c->metadata, metadata, BY_JSON_COMPACT);
+    if (c->metadata.failed) by_task_no_memory(t);
+    else if (c->metadata.len > METADATA_BYTES_MAX)
+        by_task_refuse(t, 400, NULL, "metadata", "metadata: more than %d bytes", METADATA_BYTES_MAX);
+}
+
+static void create_batch(by_task *t, by_exchange *ex) {
+    by_http *h = ex->http;
+    create_body *c = t->own;
+    by_file *f = c->file_id.len ? by_files_find(h->files, c->file_id) : NULL;
     int32_t n = f ? count_lines(by_buf_str(&f->data)) : 0;
     if (!f) by_reply_refusal(ex, 400, "file_not_found", "input_file_id", "input_file_id: no such file");
-    else if (api == 4) by_reply_refusal(ex, 400, NULL, "endpoint",
-                                        "endpoint: want /v1/chat/completions, /v1/responses, /v1/messages or /v1/completions");
+    else if (c->api == 4) by_reply_refusal(ex, 400, NULL, "endpoint",
+                                           "endpoint: want /v1/chat/completions, /v1/responses, /v1/messages or /v1/completions");
     else if (n == 0 || n > LINES_MAX) by_reply_refusal(ex, 400, NULL, "input_file_id",
                                                        "input_file_id: the file has %s lines", n ? "too many" : "no");
     else if (h->files->bytes + f->data.len > h->opts.store_bytes) no_room(ex);
     else if (!drop_oldest(h->files)) by_reply_error(ex, 429, "too_many_batches", "%d batches run, which is the limit", BATCHES_MAX);
     if (ex->done) return;
     by_batch_run *b = by_alloc_zero(BY_MEM_HTTP, sizeof *b);
-    bool ok = b && by_buf_push_str(&b->input, by_buf_str(&f->data));
-    if (ok && by_json_is(metadata, BY_JSON_OBJECT)) by_json_write(&b->metadata, metadata, BY_JSON_COMPACT);
-    if (!ok || b->metadata.failed) by_reply_error(ex, 503, "out_of_memory", "out of memory for a batch");
-    else if (b->metadata.len > METADATA_BYTES_MAX) by_reply_refusal(ex, 400, NULL, "metadata",
-                                                                    "metadata: more than %d bytes", METADATA_BYTES_MAX);
+    if (b) {
+        b->metadata = c->metadata;
+        c->metadata = (by_buf){0};
+    }
+    if (!b || !by_buf_push_str(&b->input, by_buf_str(&f->data))) by_reply_error(ex, 503, "out_of_memory", "out of memory for a batch");
     else if (h->files->bytes + weight(b) > h->opts.store_bytes) no_room(ex);
     if (ex->done) {
         if (b) batch_free(b);
         return;
     }
     b->http = h;
-    b->api = (by_api_kind)api;
-    b->endpoint = endpoints[api];
+    b->api = (by_api_kind)c->api;
+    b->endpoint = endpoints[c->api];
     b->n_total = n;
     b->created = (int64_t)time(NULL);
     snprintf(b->id, sizeof b->id, "batch_%016llx%08llx", (unsigned long long)by_rng_u64(&h->rng),
@@ -420,4 +479,9 @@ void by_handle_batch_create(by_exchange *ex, by_str id) {
     h->files->batches = b;
     pump(b);
     reply_batch(ex, b);
+}
+
+void by_handle_batch_create(by_exchange *ex, by_str id) {
+    static const by_task_kind kind = {.work = read_create, .done = create_batch, .drop = drop_create, .own_bytes = sizeof(create_body)};
+    by_task_start(ex, &kind, id);
 }

@@ -230,7 +230,7 @@ by_status by_worker_create(by_worker **out, const by_tok *tok, by_err *err);
 void by_worker_destroy(by_worker *w);
 void by_worker_add(by_worker *w, by_work *work);
 
-/* ---- http_tokens.c ---- */
+/* ---- http_task.c ---- */
 
 /* Tells the tasks that nobody waits for them any more; the worker is gone. */
 void by_tasks_abort(by_http *h);

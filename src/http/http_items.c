@@ -75,9 +75,9 @@ static const char *prefix_of(by_str type) {
 
 enum { ID_BYTES = 64 }; /* of ours */
 
-static void make_id(char id[static ID_BYTES], by_http *h, by_str type) {
-    snprintf(id, ID_BYTES, "%s_%016llx%08llx", prefix_of(type), (unsigned long long)by_rng_u64(&h->rng),
-             (unsigned long long)(by_rng_u64(&h->rng) >> 32));
+static void make_id(char id[static ID_BYTES], by_rng *rng, by_str type) {
+    snprintf(id, ID_BYTES, "%s_%016llx%08llx", prefix_of(type), (unsigned long long)by_rng_u64(rng),
+             (unsigned long long)(by_rng_u64(rng) >> 32));
 }
 
 /* A text as the list of parts that means the same. */
@@ -100,14 +100,14 @@ static void put_parts(by_json_out *o, by_str text, bool assistant) {
 static bool has_text(const by_json *v) { return by_json_is(v, BY_JSON_STRING) && v->v.s.len > 0; }
 
 /* Writes an item. Returns its id: the item's own, or one that is made in `made`. */
-static by_str put_item(by_buf *out, by_http *h, const by_json *item, char made[static ID_BYTES]) {
+static by_str put_item(by_buf *out, by_rng *rng, const by_json *item, char made[static ID_BYTES]) {
     const by_json *type = by_json_get(item, "type"), *role = by_json_get(item, "role"), *id = by_json_get(item, "id");
     by_str kind = type ? type->v.s : BY_STR("message");
     bool message = by_str_eqz(kind, "message"), assistant = by_json_is(role, BY_JSON_STRING) && by_str_eqz(role->v.s, "assistant");
     by_json_out o = by_json_out_init(out, BY_JSON_COMPACT);
     by_json_out_object_begin(&o);
     if (!has_text(id)) {
-        make_id(made, h, kind);
+        make_id(made, rng, kind);
         by_json_out_key(&o, "id");
         by_json_out_z(&o, made);
     }
@@ -140,7 +140,7 @@ int64_t by_items_find_odd(const by_json *input) {
     return -1;
 }
 
-bool by_items_push_input(by_items *l, by_http *h, const by_json *input) {
+bool by_items_push_input(by_items *l, by_rng *rng, const by_json *input) {
     by_json_member members[] = {{BY_STR("role"), {.type = BY_JSON_STRING, .v.s = BY_STR("user")}}, {.key = BY_STR("content")}};
     by_json message = {.type = BY_JSON_OBJECT, .n = 2, .v.members = members};
     by_buf one = {0};
@@ -150,7 +150,7 @@ bool by_items_push_input(by_items *l, by_http *h, const by_json *input) {
         char made[ID_BYTES];
         by_buf_clear(&one);
         if (input->type == BY_JSON_STRING) members[1].value = *input;
-        by_str id = put_item(&one, h, input->type == BY_JSON_STRING ? &message : &input->v.items[i], made);
+        by_str id = put_item(&one, rng, input->type == BY_JSON_STRING ? &message : &input->v.items[i], made);
         ok = !one.failed && reserve(l, one.len, id.len, 1);
         if (!ok) break;
         if (l->text.len) by_buf_push_byte(&l->text, ',');

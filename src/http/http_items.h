@@ -1,7 +1,7 @@
 /* http_items.h - lists of items of /v1/responses as they are stored: JSON objects with commas between them and without brackets,
  * and where in that text each item and its id are, so that a page of a long list needs no parsing.
  * Every item has an `id` (the client's own, or one of ours) and a `type`; the content of a message is a list of parts, as
- * OpenAI's API shows it. Loop's thread. */
+ * OpenAI's API shows it. One thread for each list. */
 #ifndef BY_HTTP_ITEMS_H
 #define BY_HTTP_ITEMS_H
 
@@ -24,8 +24,8 @@ bool by_items_push(by_items *l, const by_items *more);
 /* The first of an array that is no item (an object with a text as its type, or its role), or -1. */
 int64_t by_items_find_odd(const by_json *input);
 /* Appends the items of a request's `input`, or of a response's `output`: a text is one message of the user. All of them are items.
- * False: out of memory, and some may be missing. */
-bool by_items_push_input(by_items *l, by_http *h, const by_json *input);
+ * rng is for the ids of those without one. False: out of memory, and some may be missing. */
+bool by_items_push_input(by_items *l, by_rng *rng, const by_json *input);
 /* The text of the first item of that id, until the list changes; ptr NULL: there is none. */
 by_str by_items_find(const by_items *l, by_str id);
 /* Takes the first item of that id out of a list; false: there is none. */

@@ -217,6 +217,7 @@ void by_http_close(by_http *h) {
     by_load_join(h);
     stop_listening(h);
     by_worker_destroy(h->worker);
+    h->worker = NULL;
     by_jobs_abort(h);
     by_tasks_abort(h);
     while (h->conns) by_conn_close(h->conns);

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "http/http_call.h"
 #include "http/http_items.h"
+#include "http/http_task.h"
 
 enum { BUCKETS = 4096, ENTRY_BYTES = 256, CONVERSATION_ADD_MAX = 100 };
 
@@ -138,7 +139,7 @@ static bool push_output(by_items *list, by_http *h, by_str response) {
     by_arena arena;
     by_json v;
     by_arena_init(&arena, BY_MEM_HTTP);
-    bool ok = by_json_parse(&v, &arena, response, NULL, NULL) == BY_OK && by_items_push_input(list, h, by_json_get(&v, "output"));
+    bool ok = by_json_parse(&v, &arena, response, NULL, NULL) == BY_OK && by_items_push_input(list, &h->rng, by_json_get(&v, "output"));
     by_arena_deinit(&arena);
     return ok;
 }
@@ -229,8 +230,25 @@ static by_str conversation_id(const by_json *v) {
     return by_json_is(v, BY_JSON_STRING) ? v->v.s : (by_str){0};
 }
 
-/* The request with all items in front and without the fields that are resolved here. */
-static void write_request(by_buf *out, const by_json *body, by_str items) {
+/* What the body of a request says, worked out beside the loop when it is long. */
+typedef struct {
+    bool is_object, store, background;
+    bool odd;                        /* the input is neither a text nor a list of items: the converter says what is wrong */
+    by_str previous_id, conversation_id;
+    by_items own;                    /* its own items, when they are stored or stand behind others */
+    by_buf head;                     /* the request without what is resolved here, up to the "[" of its items */
+    char model[256];                 /* served names are shorter */
+    by_buf metadata;
+} response_body;
+
+static void drop_body(void *own) {
+    response_body *r = own;
+    by_items_deinit(&r->own);
+    by_buf_deinit(&r->head);
+    by_buf_deinit(&r->metadata);
+}
+
+static void write_head(by_buf *out, const by_json *body) {
     static const char *const resolved[] = {"input", "previous_response_id", "conversation", "store", "background"};
     by_json_out o = by_json_out_init(out, BY_JSON_COMPACT);
     by_json_out_object_begin(&o);
@@ -243,37 +261,79 @@ static void write_request(by_buf *out, const by_json *body, by_str items) {
     }
     by_json_out_key(&o, "input");
     by_json_out_array_begin(&o);
-    if (items.len) by_json_out_raw(&o, items);
-    by_json_out_array_end(&o);
-    by_json_out_object_end(&o);
+}
+
+/* Reads the ids of what the request goes on from. False: refused. */
+static bool read_ids(by_task *t, response_body *r, const by_json *body) {
+    const by_json *p = by_json_get(body, "previous_response_id"), *c = by_json_get(body, "conversation");
+    r->previous_id = by_json_is(p, BY_JSON_STRING) ? p->v.s : (by_str){0};
+    r->conversation_id = conversation_id(c);
+    const char *field = is_given(p) ? "previous_response_id" : "conversation";
+    if (is_given(p) && is_given(c))
+        by_task_refuse(t, 400, NULL, "conversation", "previous_response_id and conversation exclude each other");
+    else if ((is_given(p) && !r->previous_id.len) || (is_given(c) && !r->conversation_id.len))
+        by_task_refuse(t, 400, NULL, field, "%s: want an id", field);
+    else return true;
+    return false;
+}
+
+static void read_rest(by_task *t, response_body *r, const by_json *body) {
+    const by_json *input = by_json_get(body, "input"), *rules = by_json_get(body, "instructions");
+    const by_json *model = by_json_get(body, "model"), *metadata = by_json_get(body, "metadata");
+    bool empty = by_json_is(input, BY_JSON_STRING) && !input->v.s.len && by_json_is(rules, BY_JSON_STRING) && rules->v.s.len;
+    if (!is_given(input) || empty) input = NULL; /* the converter takes an empty text beside instructions for none */
+    bool text = input && input->type == BY_JSON_STRING && input->v.s.len > 0;
+    bool list = by_json_is(input, BY_JSON_ARRAY) && by_items_find_odd(input) < 0, goes_on = r->previous_id.len || r->conversation_id.len;
+    r->odd = input && !text && !list;
+    if (r->odd) r->background = false;
+    bool ok = r->odd || !(r->store || goes_on) || by_items_push_input(&r->own, &t->rng, input);
+    if (goes_on && !r->odd) write_head(&r->head, body);
+    if (by_json_is(model, BY_JSON_STRING) && model->v.s.len < sizeof r->model)
+        snprintf(r->model, sizeof r->model, "%.*s", BY_STR_ARG(model->v.s));
+    if (by_json_is(metadata, BY_JSON_OBJECT)) by_json_write(&r->metadata, metadata, BY_JSON_COMPACT);
+    if (!ok || r->head.failed || r->metadata.failed) by_task_no_memory(t);
+}
+
+static void read_response(by_task *t, by_tok_scratch *scratch) {
+    response_body *r = t->own;
+    by_json body;
+    const by_json_opts json = {.depth_max = BY_LIMIT_REQUEST_DEPTH, .bytes_max = t->http->opts.body_bytes};
+    (void)scratch;
+    r->is_object = by_json_parse(&body, &t->arena, by_buf_str(&t->body), &json, NULL) == BY_OK && body.type == BY_JSON_OBJECT;
+    if (!r->is_object) return; /* the converter says what is wrong */
+    const by_json *store = by_json_get(&body, "store"), *background = by_json_get(&body, "background");
+    const by_json *odd = is_given(store) && store->type != BY_JSON_BOOL ? store : background;
+    const char *field = odd == store ? "store" : "background";
+    if (is_given(odd) && odd->type != BY_JSON_BOOL) {
+        by_task_refuse(t, 400, "invalid_type", field, "%s: want true or false", field);
+        return;
+    }
+    r->store = t->http->opts.store_bytes > 0 && (!is_given(store) || store->v.b);
+    r->background = is_true(background);
+    if (r->background && (!r->store || is_true(by_json_get(&body, "stream")))) {
+        by_task_refuse(t, 400, NULL, "background", "background: needs store, and no stream");
+        return;
+    }
+    if (read_ids(t, r, &body)) read_rest(t, r, &body);
 }
 
 /* Finds what the request goes on from. False: answered. */
-static bool find_before(by_exchange *ex, const by_json *body, const by_items **items, by_str *previous,
-                        by_str *conversation) {
+static bool find_before(by_exchange *ex, const response_body *r, const by_items **items) {
     by_stored *s = ex->http->stored;
-    const by_json *p = by_json_get(body, "previous_response_id"), *c = by_json_get(body, "conversation");
-    *previous = by_json_is(p, BY_JSON_STRING) ? p->v.s : (by_str){0};
-    *conversation = conversation_id(c);
-    if (is_given(p) && is_given(c)) {
-        by_reply_refusal(ex, 400, NULL, "conversation", "previous_response_id and conversation exclude each other");
-    } else if ((is_given(p) && !previous->len) || (is_given(c) && !conversation->len)) {
-        const char *field = is_given(p) ? "previous_response_id" : "conversation";
-        by_reply_refusal(ex, 400, NULL, field, "%s: want an id", field);
-    } else if (previous->len) {
-        entry *e = find(s, *previous, false);
+    *items = NULL;
+    if (r->previous_id.len) {
+        entry *e = find(s, r->previous_id, false);
         if (e && !e->job) return *items = &e->items, true;
         by_reply_refusal(ex, e ? 409 : 404, e ? "response_in_progress" : "previous_response_not_found", "previous_response_id",
                          "previous_response_id: '%.*s' %s",
-                       BY_STR_ARG(by_str_take(*previous, 100)), e ? "is not complete yet" : "is not stored here");
-    } else if (conversation->len) {
-        entry *e = find(s, *conversation, true);
-        if (e) return *items = &e->items, true;
-        by_reply_refusal(ex, 404, "conversation_not_found", "conversation", "conversation: '%.*s' is not stored here",
-                       BY_STR_ARG(by_str_take(*conversation, 100)));
-    } else {
-        return true;
+                         BY_STR_ARG(by_str_take(r->previous_id, 100)), e ? "is not complete yet" : "is not stored here");
+        return false;
     }
+    if (!r->conversation_id.len) return true;
+    entry *e = find(s, r->conversation_id, true);
+    if (e) return *items = &e->items, true;
+    by_reply_refusal(ex, 404, "conversation_not_found", "conversation", "conversation: '%.*s' is not stored here",
+                     BY_STR_ARG(by_str_take(r->conversation_id, 100)));
     return false;
 }
 
@@ -301,43 +361,48 @@ static bool make_room(by_stored *s, entry *e) {
     return !e->background || s->bytes <= s->http->opts.store_bytes;
 }
 
+/* The entry of a response that will be stored; NULL: out of memory. Takes the items. */
+static entry *add_response(by_exchange *ex, response_body *r, by_items *items) {
+    entry *e = add(ex->http->stored, "resp_", false);
+    if (!e) return NULL;
+    e->background = r->background;
+    memcpy(e->model, r->model, sizeof e->model);
+    e->metadata = r->metadata;
+    e->input = r->own;
+    e->items = *items;
+    r->metadata = (by_buf){0};
+    r->own = *items = (by_items){0};
+    snprintf(e->conversation, sizeof e->conversation, "%.*s", BY_STR_ARG(r->conversation_id));
+    write_state(e, "in_progress", NULL, (by_str){0});
+    return e;
+}
+
 /* Starts a response whose fields are fine. */
-static void start(by_exchange *ex, const by_json *body, const by_items *before, by_job_opts *o) {
+static void start(by_task *t, by_exchange *ex, const by_items *before) {
     by_http *h = ex->http;
-    by_buf raw = by_exchange_take_body(ex), request = {0};
-    by_items items = {0}, own = {0};
+    response_body *r = t->own;
+    by_job_opts o = {.api = BY_API_RESPONSES, .store = r->store, .background = r->background, .previous_response_id = r->previous_id,
+                     .conversation_id = r->conversation_id, .body = &t->body};
+    by_items items = {0};
     entry *e = NULL;
-    const by_json *input = by_json_get(body, "input");
-    const by_json *rules = by_json_get(body, "instructions");
-    bool empty = by_json_is(input, BY_JSON_STRING) && !input->v.s.len && by_json_is(rules, BY_JSON_STRING) && rules->v.s.len;
-    if (!is_given(input) || empty) input = NULL; /* the converter takes an empty text beside instructions for none */
-    bool text = input && input->type == BY_JSON_STRING && input->v.s.len > 0;
-    bool list = by_json_is(input, BY_JSON_ARRAY) && by_items_find_odd(input) < 0;
-    bool odd = input && !text && !list; /* no text and no list of items: the converter says what is wrong */
-    bool plain = !before || !before->text.len || odd; /* as it came: what is resolved here, the converter does not look at */
+    bool plain = !before || !before->text.len || r->odd; /* as it came: what is resolved here, the converter does not look at */
     bool ok = true;
-    if (!odd && (o->store || !plain))
-        ok = by_items_push_input(&own, h, input) && (!before || by_items_push(&items, before)) && by_items_push(&items, &own);
-    if (!plain) write_request(&request, body, by_buf_str(&items.text));
-    if (odd) o->background = false;
-    if (o->store && !odd) e = add(h->stored, "resp_", false);
-    if (e) {
-        e->background = o->background;
-        const by_json *model = by_json_get(body, "model"), *metadata = by_json_get(body, "metadata");
-        if (by_json_is(model, BY_JSON_STRING) && model->v.s.len < sizeof e->model) /* served names are shorter */
-            snprintf(e->model, sizeof e->model, "%.*s", BY_STR_ARG(model->v.s));
-        if (by_json_is(metadata, BY_JSON_OBJECT)) by_json_write(&e->metadata, metadata, BY_JSON_COMPACT);
-        snprintf(e->conversation, sizeof e->conversation, "%.*s", BY_STR_ARG(o->conversation_id));
-        e->input = own; /* both are the entry's now */
-        e->items = items;
-        own = items = (by_items){0};
-        write_state(e, "in_progress", NULL, (by_str){0});
-        o->id = by_str_z(e->id);
-        o->hooks = (by_job_hooks){.ended = on_ended, .arg = e, .whole = true};
+    if (!r->odd && (r->store || !plain)) ok = (!before || by_items_push(&items, before)) && by_items_push(&items, &r->own);
+    if (!plain) {
+        by_buf_push_str(&r->head, by_buf_str(&items.text));
+        by_buf_push_z(&r->head, "]}");
+        ok = ok && !r->head.failed;
+        o.body = &r->head;
     }
-    o->body = plain ? &raw : &request;
-    ok = ok && !request.failed && (!o->store || odd || e);
-    if (!ok || (e && (e->body.failed || e->metadata.failed))) {
+    if (ok && r->store && !r->odd) {
+        e = add_response(ex, r, &items);
+        ok = e && !e->body.failed;
+    }
+    if (e) {
+        o.id = by_str_z(e->id);
+        o.hooks = (by_job_hooks){.ended = on_ended, .arg = e, .whole = true};
+    }
+    if (!ok) {
         if (e) drop(h->stored, e);
         by_reply_error(ex, 503, "out_of_memory", "out of memory for a request");
     } else if (e && !make_room(h->stored, e)) {
@@ -346,41 +411,23 @@ static void start(by_exchange *ex, const by_json *body, const by_items *before, 
     } else {
         char id[sizeof e->id] = "";
         if (e) memcpy(id, e->id, sizeof id);
-        by_job_start(h, o->background ? NULL : ex, o, e ? &e->job : NULL); /* e may be gone now */
-        if (o->background) reply_body(ex, by_str_z(id));
+        by_job_start(h, o.background ? NULL : ex, &o, e ? &e->job : NULL); /* e may be gone now */
+        if (o.background) reply_body(ex, by_str_z(id));
     }
-    by_buf_deinit(&raw);
-    by_buf_deinit(&request);
     by_items_deinit(&items);
-    by_items_deinit(&own);
+}
+
+static void start_response(by_task *t, by_exchange *ex) {
+    const response_body *r = t->own;
+    const by_items *before;
+    by_job_opts o = {.api = BY_API_RESPONSES, .body = &t->body};
+    if (!r->is_object) by_job_start(ex->http, ex, &o, NULL); /* says what is wrong */
+    else if (find_before(ex, r, &before)) start(t, ex, before);
 }
 
 void by_handle_responses(by_exchange *ex, by_str id) {
-    by_json body;
-    const by_json_opts json = {.depth_max = BY_LIMIT_REQUEST_DEPTH, .bytes_max = ex->http->opts.body_bytes};
-    by_job_opts o = {.api = BY_API_RESPONSES};
-    const by_items *before = NULL;
-    (void)id;
-    if (by_json_parse(&body, &ex->arena, by_buf_str(&ex->body), &json, NULL) < 0 || body.type != BY_JSON_OBJECT) {
-        by_buf raw = by_exchange_take_body(ex);
-        o.body = &raw;
-        by_job_start(ex->http, ex, &o, NULL); /* says what is wrong */
-        by_buf_deinit(&raw);
-        return;
-    }
-    const by_json *store = by_json_get(&body, "store"), *background = by_json_get(&body, "background");
-    if ((is_given(store) && store->type != BY_JSON_BOOL) || (is_given(background) && background->type != BY_JSON_BOOL)) {
-        const char *field = is_given(store) && store->type != BY_JSON_BOOL ? "store" : "background";
-        by_reply_refusal(ex, 400, "invalid_type", field, "%s: want true or false", field);
-        return;
-    }
-    o.store = ex->http->opts.store_bytes > 0 && (!is_given(store) || store->v.b);
-    o.background = is_true(background);
-    if (o.background && (!o.store || is_true(by_json_get(&body, "stream")))) {
-        by_reply_refusal(ex, 400, NULL, "background", "background: needs store, and no stream");
-        return;
-    }
-    if (find_before(ex, &body, &before, &o.previous_response_id, &o.conversation_id)) start(ex, &body, before, &o);
+    static const by_task_kind kind = {.work = read_response, .done = start_response, .drop = drop_body, .own_bytes = sizeof(response_body)};
+    by_task_start(ex, &kind, id);
 }
 
 void by_handle_response_get(by_exchange *ex, by_str id) { reply_body(ex, id); }
@@ -445,107 +492,114 @@ static void no_room(by_exchange *ex) {
     by_reply_error(ex, 413, "store_full", "no room for so large a conversation (--response-store sets the bound)");
 }
 
-static bool push_metadata(by_buf *out, const by_json *metadata) {
-    if (metadata) by_json_write(out, metadata, BY_JSON_COMPACT);
-    else by_buf_push_z(out, "{}");
-    return !out->failed;
+/* The body as an object with a list of items and an object of metadata, each perhaps absent. */
+typedef struct {
+    bool has_items, has_metadata;
+    uint32_t n_items;
+    by_items items;
+    by_buf metadata; /* {} where there is none */
+} conversation_body;
+
+static void drop_conversation_body(void *own) {
+    conversation_body *b = own;
+    by_items_deinit(&b->items);
+    by_buf_deinit(&b->metadata);
 }
 
-/* The body as an object with a list of items and an object of metadata, each perhaps absent (NULL). False: answered. */
-static bool read_conversation(by_exchange *ex, const by_json **items, const by_json **metadata) {
-    by_json *body = by_arena_zero(&ex->arena, sizeof *body);
-    const by_json_opts json = {.depth_max = BY_LIMIT_REQUEST_DEPTH, .bytes_max = ex->http->opts.body_bytes};
-    by_err err;
-    *items = *metadata = NULL;
-    if (!ex->body.len) return true;
-    if (!body || by_json_parse(body, &ex->arena, by_buf_str(&ex->body), &json, &err) < 0 || body->type != BY_JSON_OBJECT) {
-        by_reply_error(ex, 400, NULL, "the body must be a JSON object");
-        return false;
+static void read_conversation(by_task *t, by_tok_scratch *scratch) {
+    conversation_body *b = t->own;
+    by_json body = {.type = BY_JSON_OBJECT};
+    (void)scratch;
+    if (t->body.len && !by_task_parse(t, &body)) return;
+    const by_json *i = by_json_get(&body, "items"), *m = by_json_get(&body, "metadata");
+    b->has_items = is_given(i);
+    b->has_metadata = is_given(m);
+    int64_t odd = by_json_is(i, BY_JSON_ARRAY) ? by_items_find_odd(i) : -1;
+    char field[32];
+    snprintf(field, sizeof field, "items[%lld]", (long long)odd);
+    if (b->has_items && i->type != BY_JSON_ARRAY) by_task_refuse(t, 400, "invalid_type", "items", "items: want a list");
+    else if (b->has_metadata && m->type != BY_JSON_OBJECT) by_task_refuse(t, 400, "invalid_type", "metadata", "metadata: want an object");
+    else if (odd >= 0) by_task_refuse(t, 400, NULL, field, "%s: want an object with a type or a role", field);
+    if (t->status != 200) return;
+    b->n_items = b->has_items ? i->n : 0;
+    if (b->has_metadata) by_json_write(&b->metadata, m, BY_JSON_COMPACT);
+    else by_buf_push_z(&b->metadata, "{}");
+    if (!by_items_push_input(&b->items, &t->rng, b->has_items ? i : NULL) || b->metadata.failed) by_task_no_memory(t);
+}
+
+static void create_conversation(by_task *t, by_exchange *ex) {
+    by_stored *s = ex->http->stored;
+    conversation_body *b = t->own;
+    entry *e = add(s, "conv_", true);
+    if (!e) {
+        by_reply_error(ex, 503, "out_of_memory", "out of memory for a conversation");
+        return;
     }
-    const by_json *i = by_json_get(body, "items"), *m = by_json_get(body, "metadata");
-    if ((is_given(i) && i->type != BY_JSON_ARRAY) || (is_given(m) && m->type != BY_JSON_OBJECT)) {
-        by_reply_refusal(ex, 400, "invalid_type", is_given(i) && i->type != BY_JSON_ARRAY ? "items" : "metadata",
-                         "items must be a list and metadata an object");
-        return false;
+    e->items = b->items;
+    e->body = b->metadata;
+    *b = (conversation_body){0};
+    if (ENTRY_BYTES + e->body.cap + by_items_bytes(&e->items) > ex->http->opts.store_bytes) {
+        drop(s, e);
+        no_room(ex);
+    } else {
+        weigh(s, e);
+        reply_conversation(ex, e);
     }
-    int64_t odd = is_given(i) ? by_items_find_odd(i) : -1;
-    if (odd >= 0) {
-        char field[32];
-        snprintf(field, sizeof field, "items[%lld]", (long long)odd);
-        by_reply_refusal(ex, 400, NULL, field, "items[%lld]: want an object with a type or a role", (long long)odd);
-        return false;
-    }
-    if (is_given(i)) *items = i;
-    if (is_given(m)) *metadata = m;
-    return true;
 }
 
 void by_handle_conversations(by_exchange *ex, by_str id) {
-    const by_json *items, *metadata;
-    (void)id;
-    if (ex->http->opts.store_bytes == 0) {
-        by_reply_error(ex, 400, NULL, "nothing is stored here (--response-store 0)");
-        return;
-    }
-    if (!read_conversation(ex, &items, &metadata)) return;
-    entry *e = add(ex->http->stored, "conv_", true);
-    if (!e || !by_items_push_input(&e->items, ex->http, items) || !push_metadata(&e->body, metadata)) {
-        if (e) drop(ex->http->stored, e);
-        by_reply_error(ex, 503, "out_of_memory", "out of memory for a conversation");
-    } else if (ENTRY_BYTES + e->body.cap + by_items_bytes(&e->items) > ex->http->opts.store_bytes) {
-        drop(ex->http->stored, e);
+    static const by_task_kind kind = {.work = read_conversation, .done = create_conversation, .drop = drop_conversation_body,
+                                      .own_bytes = sizeof(conversation_body)};
+    if (ex->http->opts.store_bytes == 0) by_reply_error(ex, 400, NULL, "nothing is stored here (--response-store 0)");
+    else by_task_start(ex, &kind, id);
+}
+
+static void update_conversation(by_task *t, by_exchange *ex) {
+    conversation_body *b = t->own;
+    entry *e = find_or_404(ex, t->id, true);
+    if (!e) return;
+    if (b->has_items || !b->has_metadata) {
+        by_reply_refusal(ex, 400, b->has_items ? NULL : "missing_required_parameter", b->has_items ? "items" : "metadata",
+                         b->has_items ? "items: they are added with POST at .../items" : "metadata: missing");
+    } else if (e->bytes - e->body.cap + b->metadata.cap > ex->http->opts.store_bytes) {
         no_room(ex);
     } else {
+        by_buf old = e->body;
+        e->body = b->metadata;
+        b->metadata = old;
         weigh(ex->http->stored, e);
         reply_conversation(ex, e);
     }
 }
 
 void by_handle_conversation_update(by_exchange *ex, by_str id) {
-    const by_json *items, *metadata;
-    entry *e = find_or_404(ex, id, true);
-    if (!e || !read_conversation(ex, &items, &metadata)) return;
-    if (items || !metadata) {
-        by_reply_refusal(ex, 400, items ? NULL : "missing_required_parameter", items ? "items" : "metadata",
-                         items ? "items: they are added with POST at .../items" : "metadata: missing");
-        return;
-    }
-    by_buf fresh = {0};
-    if (!push_metadata(&fresh, metadata)) {
-        by_reply_error(ex, 503, "out_of_memory", "out of memory for metadata");
-    } else if (e->bytes - e->body.cap + fresh.cap > ex->http->opts.store_bytes) {
-        no_room(ex);
-    } else {
-        by_buf old = e->body;
-        e->body = fresh;
-        fresh = old;
-        weigh(ex->http->stored, e);
-        reply_conversation(ex, e);
-    }
-    by_buf_deinit(&fresh);
+    static const by_task_kind kind = {.work = read_conversation, .done = update_conversation, .drop = drop_conversation_body,
+                                      .own_bytes = sizeof(conversation_body)};
+    if (find_or_404(ex, id, true)) by_task_start(ex, &kind, id);
 }
 
 /* Adds items behind the others, and answers with a list of them. */
-void by_handle_conversation_add(by_exchange *ex, by_str id) {
-    const by_json *items, *metadata;
-    entry *e = find_or_404(ex, id, true);
-    by_items fresh = {0};
-    if (!e || !read_conversation(ex, &items, &metadata)) return;
-    if (!items || items->n == 0 || items->n > CONVERSATION_ADD_MAX) {
+static void add_to_conversation(by_task *t, by_exchange *ex) {
+    conversation_body *b = t->own;
+    entry *e = find_or_404(ex, t->id, true);
+    if (!e) return;
+    if (b->n_items == 0 || b->n_items > CONVERSATION_ADD_MAX) {
         by_reply_refusal(ex, 400, NULL, "items", "items: want a list of 1 to %d items", CONVERSATION_ADD_MAX);
-        return;
-    }
-    bool ok = by_items_push_input(&fresh, ex->http, items);
-    if (ok && !can_take(e, &fresh)) {
+    } else if (!can_take(e, &b->items)) {
         no_room(ex);
-    } else if (!ok || !by_items_push(&e->items, &fresh)) {
+    } else if (!by_items_push(&e->items, &b->items)) {
         by_reply_error(ex, 503, "out_of_memory", "out of memory for items");
     } else {
         weigh(ex->http->stored, e);
         ex->query = BY_STR("order=asc&limit=100");
-        by_items_reply(ex, &fresh);
+        by_items_reply(ex, &b->items);
     }
-    by_items_deinit(&fresh);
+}
+
+void by_handle_conversation_add(by_exchange *ex, by_str id) {
+    static const by_task_kind kind = {.work = read_conversation, .done = add_to_conversation, .drop = drop_conversation_body,
+                                      .own_bytes = sizeof(conversation_body)};
+    if (find_or_404(ex, id, true)) by_task_start(ex, &kind, id);
 }
 
 static void no_item(by_exchange *ex) {

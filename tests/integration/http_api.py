@@ -1,5 +1,6 @@
 """The APIs over HTTP, with the bundled model: what users of other servers complained about (names in brackets)."""
 import json
+import os
 import socket
 import sys
 import threading
@@ -679,6 +680,50 @@ def long_prompts_do_not_stop_others():
     equal(e["error"]["code"], "context_length_exceeded")
 
 
+def spent_ns():
+    """Processor time of the server's loop, which is its first thread, and of all its threads, in ns."""
+    tasks, pid = {}, server.process.pid
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/schedstat") as f:
+            tasks[int(tid)] = int(f.read().split()[0])
+    return tasks[pid], sum(tasks.values())
+
+
+def long_bodies_are_read_beside_the_loop():
+    """Of what a body of some MB costs the loop has only the copying, whatever the path; and a stream beside it goes on."""
+    numbers = [1] * scaled(500000, 200000)  # 1 MB that takes 40 ms to read
+    item = {"type": "custom_tool_call", "call_id": "1", "name": "f", "input": "", "x": numbers}
+    message = {"role": "user", "content": "a"}
+    conversation = post("/v1/conversations", {})["id"]
+    line = json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"model": "tiny", "messages": [], "x": numbers}})
+    data = (b'--b\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--b\r\nContent-Disposition: form-data; name="file"; '
+            b'filename="a"\r\n\r\n' + line.encode() + b"\n\r\n--b--\r\n")
+    head = f"POST /v1/files HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {len(data)}\r\n\r\n"
+    file = json.loads(server.raw(head.encode() + data, shut=True).partition(b"\r\n\r\n")[2])["id"]
+    rows = [("/v1/chat/completions", {"model": "tiny", "messages": [], "x": numbers}, 400),
+            ("/v1/responses", {"model": "none", "input": [item, message], "store": False}, 404),
+            ("/v1/responses", {"model": "none", "input": [message], "x": numbers, "conversation": conversation}, 404),
+            ("/v1/responses", {"model": "none", "input": [message], "x": numbers, "background": True}, 200),
+            ("/v1/conversations", {"metadata": {"a": "b"}, "x": numbers}, 200),
+            (f"/v1/conversations/{conversation}", {"metadata": {"a": "b"}, "x": numbers}, 200),
+            (f"/v1/conversations/{conversation}/items", {"items": [message], "x": numbers}, 200),
+            ("/v1/batches", {"input_file_id": file, "endpoint": "/v1/chat/completions", "completion_window": "24h", "x": numbers}, 200)]
+    before = spent_ns()
+    post(*rows[0])
+    reading = spent_ns()[1] - before[1]
+    for path, body, want in rows:
+        with server.connect() as s:
+            s.sendall(request("POST", "/v1/completions", {"model": "tiny", "prompt": "a", "max_tokens": 900, "ignore_eos": True, "stream": True}))
+            began, n = spent_ns()[0], len(s.recv(65536))
+            answer = post(path, body, want)
+            while path == "/v1/batches" and answer["status"] != "completed":  # its line is as long
+                time.sleep(0.05)
+                answer = server.json("GET", f"/v1/batches/{answer['id']}")
+            took = spent_ns()[0] - began
+            goes_on = b"[DONE]" not in s.recv(65536)
+        equal((n > 0, goes_on, took < reading / 3), (True, True, True), f"{path}: the loop took {took / 1e6:.1f} ms, reading takes {reading / 1e6:.1f}")
+
+
 def company_does_not_change_answers():
     body = chat("What is 17 plus 25?", temperature=0, max_tokens=20)
     alone = without_noise(post("/v1/chat/completions", body)["choices"])
@@ -702,5 +747,5 @@ if __name__ == "__main__":
                   responses_whole_and_streamed_agree, thinking_switches_in_every_dialect,
                   empty_and_odd_bodies_are_400_with_a_name, odd_but_good_conversations, lengths, models_and_tokens, tasks_of_clients_that_left_are_not_done, served_names_are_taken_everywhere,
                   the_page_is_there, stop_strings_do_not_end_reasoning, tokens_come_one_by_one, a_client_that_leaves_frees_its_rows,
-                  clients_that_reset_leave_nothing, a_full_queue_is_429, silence_is_filled_with_comments, long_prompts_do_not_stop_others,
+                  clients_that_reset_leave_nothing, a_full_queue_is_429, silence_is_filled_with_comments, long_prompts_do_not_stop_others, long_bodies_are_read_beside_the_loop,
                   company_does_not_change_answers]))

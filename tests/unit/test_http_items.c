@@ -14,7 +14,7 @@
 
 #ifdef BATHYC_HAVE_LIBEVENT
 
-static by_http http; /* by_items takes only its random numbers */
+static by_rng ids; /* of items without one */
 
 /* Appends n items of odd ids and sizes; false: out of memory. */
 static bool push_some(by_items *l, by_rng *rng, int n) {
@@ -29,7 +29,7 @@ static bool push_some(by_items *l, by_rng *rng, int n) {
         by_buf_printf(&text, ",\"x\":\"%*s,}]\"}", (int)by_rng_below(rng, 40), "");
     }
     by_buf_push_byte(&text, ']');
-    bool ok = !text.failed && by_json_parse(&v, &arena, by_buf_str(&text), NULL, NULL) == BY_OK && by_items_push_input(l, &http, &v);
+    bool ok = !text.failed && by_json_parse(&v, &arena, by_buf_str(&text), NULL, NULL) == BY_OK && by_items_push_input(l, &ids, &v);
     by_buf_deinit(&text);
     by_arena_deinit(&arena);
     return ok;
