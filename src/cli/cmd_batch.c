@@ -458,6 +458,7 @@ int by_cmd_batch(int argc, char **argv) {
     if (status == BY_OK) status = open_all(&b, input, output, &o, &err);
     code = status < 0 ? by_model_exit_code(status) : 0;
     if (status == BY_OK) {
+        by_engine_flags_warn(&f, by_engine_model(by_service_engine(b.service)));
         status = run(&b, &err);
         show_progress(&b, true);
         if (stats) print_stats(&b);

@@ -18,6 +18,7 @@ enum { KEY_FILE_BYTES_MAX = 1 << 20, KEYS_MAX = 1024 };
 typedef struct {
     by_http *http;
     by_service_opts service;
+    const by_engine_flags *engine_flags;
     int64_t start_ns, alive_ns, watchdog_ms;
     const char *unsaid; /* what systemd must hear and had no room for yet; the end takes the place of the beginning */
     const char *host;
@@ -70,7 +71,9 @@ static void print_placement(const by_model *m) {
 static by_status load(void *arg, by_service **out, by_err *err) {
     server *s = arg;
     BY_TRY(by_service_open(out, &s->service, err));
-    if (!s->service.null_backend) print_placement(by_engine_model(by_service_engine(*out)));
+    if (s->service.null_backend) return BY_OK;
+    print_placement(by_engine_model(by_service_engine(*out)));
+    by_engine_flags_warn(s->engine_flags, by_engine_model(by_service_engine(*out)));
     return BY_OK;
 }
 
@@ -175,6 +178,7 @@ static by_status serve(server *s, serve_flags *f, const char **keys, int n_keys,
     s->service.null_rate = f->null_rate;
     s->service.null_first_ms = f->null_first_ms;
     BY_TRY(by_engine_flags_opts(&s->service.engine, &f->engine, err));
+    s->engine_flags = &f->engine;
     s->service.names = f->names.items;
     s->service.n_names = f->names.n;
     by_api_options_init(&s->service.api);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -80,6 +81,18 @@ by_status by_engine_flags_temperatures(double out[BY_ENGINE_DRAFTS_MAX], const b
     BY_TRY(by_args_numbers(out, &n, BY_ENGINE_DRAFTS_MAX, 0, "--draft-conf-temp", list, err));
     for (int i = n; i < BY_ENGINE_DRAFTS_MAX; i++) out[i] = n ? out[n - 1] : 0;
     return BY_OK;
+}
+
+void by_engine_flags_warn(const by_engine_flags *f, const by_model *m) {
+    double values[BY_ENGINE_DRAFTS_MAX];
+    int n = 0, trained = m->cfg.draft.block_size;
+    if (f->n_drafts == 0 || trained < 1) return;
+    if (f->n_drafts > trained)
+        fprintf(stderr, "bathyc: --draft-tokens %lld: the model was trained to draft %d; those behind are seldom accepted\n",
+                (long long)f->n_drafts, trained);
+    int most = f->n_drafts > trained ? (int)f->n_drafts : trained;
+    if (by_args_numbers(values, &n, BY_ENGINE_DRAFTS_MAX, 0, "--draft-conf-temp", &f->draft_temperature, NULL) == BY_OK && n > most)
+        fprintf(stderr, "bathyc: --draft-conf-temp: %d values for blocks of %d drafts; those behind are not used\n", n, most);
 }
 
 /* Step costs that silently are not kept would be measured at each start without anybody knowing why. */

@@ -142,6 +142,9 @@ by_engine_flags by_engine_flags_default(void);
 by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *err);
 void by_engine_flags_deinit(by_engine_flags *f);
 
+/* Says on standard error what of the flags goes beyond the blocks that the model was trained to draft. */
+void by_engine_flags_warn(const by_engine_flags *f, const by_model *m);
+
 /* The values of --draft-conf-temp by position: "1.1,0.9" or the flag repeated; the last one goes on. All 0 without any.
  * Errors: BY_EINVAL. */
 by_status by_engine_flags_temperatures(double out[BY_ENGINE_DRAFTS_MAX], const by_flag_list *list, by_err *err);

@@ -26,7 +26,9 @@ by_status by_one_request_open(by_engine **out, by_engine_flags *f, by_err *err) 
     if (!f->max_rows) f->max_rows = f->model.chunk ? f->model.chunk : CHUNK;
     if (f->max_rows < f->max_seqs) f->max_rows = f->max_seqs;
     BY_TRY(by_engine_flags_opts(&o, f, err));
-    return by_engine_open(out, &o, err);
+    BY_TRY(by_engine_open(out, &o, err));
+    by_engine_flags_warn(f, by_engine_model(*out));
+    return BY_OK;
 }
 
 /* Reads events up to the end of the request, of what take wants, or of the user's patience. */

@@ -122,6 +122,18 @@ says out '"error"'
 expect_exit 0 "$program" conform <<<'{"kind": "from tomorrow", "input": 1}'
 says out "unknown kind"
 
+# drafts beyond what the model was trained for are taken, with a word
+trained=$(sed -n 's/.*"dspark_block_size": \([0-9]*\).*/\1/p' "$tiny/config.json")
+run_drafts() { expect_exit 0 "$program" run -p Hi -n 2 "$@"; }
+run_drafts --draft-tokens $((trained + 1))
+says err "--draft-tokens $((trained + 1)): the model was trained to draft $trained"
+run_drafts --draft-tokens "$trained" --draft-conf-temp 1.1,0.9
+grep -q "^bathyc: --draft" "$tmp/err" && fail "a warning without a reason: $(cat "$tmp/err")"
+run_drafts --draft-conf-temp 1,1,1,1,1,1,1,1
+says err "--draft-conf-temp: 8 values for blocks of $trained drafts"
+expect_exit 2 "$program" run -p Hi --draft-tokens 9
+says err "9 is outside 0..8"
+
 # Ctrl-C on a terminal: the line is ended, and the program ends by the signal
 python3 - "$program" "$slowness" <<'PY' || fail "Ctrl-C in run"
 import os, pty, select, signal, sys, time
