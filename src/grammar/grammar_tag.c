@@ -12,7 +12,7 @@
 typedef struct {
     by_gr *g;
     by_str ends[NEST_MAX + 1]; /* ends of the enclosing tags */
-    uint32_t n_ends, depth;
+    uint32_t n_ends, depth, n_schemas;
 } tags;
 
 static by_gr_term format(tags *t, const by_json *f);
@@ -50,9 +50,25 @@ by_gr_term by_gr_lit_tokens(by_gr *g, by_str s) {
     return by_gr_seq(g, t, by_gr_lit(g, by_str_skip(s, from)));
 }
 
-static bool flag(const by_json *f, const char *name) {
+/* A boolean member, `otherwise` where it is absent or null. */
+static bool flag_or(tags *t, const by_json *f, const char *name, bool otherwise) {
     const by_json *v = by_json_get(f, name);
-    return by_json_is(v, BY_JSON_BOOL) && v->v.b;
+    if (!v || v->type == BY_JSON_NULL) return otherwise;
+    if (v->type != BY_JSON_BOOL) by_gr_fail(t->g, BY_EINVAL, "structural tag: \"%s\" must be a boolean", name);
+    return v->type == BY_JSON_BOOL && v->v.b;
+}
+static bool flag(tags *t, const by_json *f, const char *name) {
+    return flag_or(t, f, name, false);
+}
+
+/* A count; false where it is absent or null. */
+static bool limit(tags *t, const by_json *f, const char *name, uint32_t *out) {
+    const by_json *v = by_json_get(f, name);
+    int64_t n = 0;
+    if (!v || v->type == BY_JSON_NULL) return false;
+    if (!by_json_int_in(v, 0, INT32_MAX, &n)) by_gr_fail(t->g, BY_EINVAL, "structural tag: \"%s\" must be a count", name);
+    *out = (uint32_t)n;
+    return true;
 }
 
 static by_str text(tags *t, const by_json *f, const char *name) {
@@ -117,8 +133,8 @@ static by_gr_term body(tags *t, const by_json *tag) {
         by_gr_vec_push(t->g, &ends, edge(t, e));
         if (by_json_is(e, BY_JSON_STRING) && e->v.s.len && t->n_ends < NEST_MAX) t->ends[t->n_ends++] = e->v.s;
     }
-    if (!content)
-        bad(t, "a tag needs content");
+    if (!content || !end)
+        bad(t, content ? "a tag needs end" : "a tag needs content");
     else
         r = by_gr_seq(t->g, format(t, content), by_gr_alt(t->g, ends.v, ends.n));
     t->n_ends = keep;
@@ -159,25 +175,37 @@ static uint32_t excludes(tags *t, const by_json *f, by_str *out, uint32_t max) {
 static by_gr_term any_text(tags *t, const by_json *f) {
     by_gr *g = t->g;
     by_str *ex = by_gr_alloc(g, LIST_MAX * sizeof *ex);
-    const by_json *chars = by_json_get(f, "max_chars"), *max = by_json_get(f, "max_tokens");
-    int64_t n;
+    uint32_t n = 0;
     if (!ex) return BY_GR_NEVER;
     uint32_t n_ex = excludes(t, f, ex, LIST_MAX);
-    if (by_json_is(max, BY_JSON_INT)) { /* counted by tokens: every ordinary token is one letter */
-        if (n_ex && !g->opts.lenient)
-            return by_gr_fail(g, BY_EUNSUPPORTED, "structural tag: max_tokens beside excluded strings");
-        if (!by_json_int_in(max, 0, 1 << 24, &n)) return bad(t, "max_tokens");
+    if (limit(t, f, "max_tokens", &n)) { /* counted by tokens: every ordinary token is one letter */
+        uint32_t chars;
+        if ((n_ex || limit(t, f, "max_chars", &chars)) && !g->opts.lenient)
+            return by_gr_fail(g, BY_EUNSUPPORTED, "structural tag: max_tokens beside excluded strings or max_chars");
         by_gr_vec control = {0};
         for (uint32_t id = 0; id < by_grammar_vocab_size(g->vocab); id++)
             if (by_grammar_vocab_is_control(g->vocab, id)) by_gr_vec_push(g, &control, id);
         by_gr_term any = by_gr_tok_set(g, control.v, control.n, true);
         by_gr_vec_free(&control);
-        return by_gr_rep(g, any, 0, (uint32_t)n);
+        return by_gr_rep(g, any, 0, n);
     }
     by_gr_term r = by_gr_free_text(g, ex, n_ex);
-    if (!chars) return r;
-    if (!by_json_int_in(chars, 0, 1 << 24, &n)) return bad(t, "max_chars");
-    return by_gr_and2(g, r, by_gr_rep(g, BY_GR_ANYCHAR, 0, (uint32_t)n));
+    return limit(t, f, "max_chars", &n) ? by_gr_and2(g, r, by_gr_rep(g, BY_GR_ANYCHAR, 0, n)) : r;
+}
+
+/* Each tag (or structure of the older form) must begin with some trigger: none else is ever reached. */
+static bool all_triggered(tags *t, const by_json *list, const by_str *triggers, uint32_t n) {
+    for (uint32_t i = 0; i < list->n && !by_gr_bad(t->g); i++) {
+        const by_json *begin = by_json_get(&list->v.items[i], "begin");
+        bool found = !by_json_is(begin, BY_JSON_STRING);
+        for (uint32_t k = 0; k < n && !found; k++)
+            found = by_str_starts(begin->v.s, triggers[k]);
+        if (!found)
+            by_gr_fail(t->g, BY_EINVAL, "structural tag: the tag \"%.*s\" begins with none of the triggers", BY_STR_ARG(begin->v.s));
+        else if (!begin || begin->type != BY_JSON_STRING)
+            bad(t, "a triggered tag needs a string to begin with");
+    }
+    return !by_gr_bad(t->g);
 }
 
 /* What follows trigger: the tags that begin with it, less the trigger itself. */
@@ -201,10 +229,11 @@ static by_gr_term triggered_tags(tags *t, const by_json *f) {
     by_str *tr = by_gr_alloc(g, LIST_MAX * sizeof *tr), *ex = by_gr_alloc(g, LIST_MAX * sizeof *ex);
     by_gr_term *then = by_gr_alloc(g, LIST_MAX * sizeof *then);
     uint32_t n = 0;
-    bool once = flag(f, "stop_after_first");
+    bool once = flag(t, f, "stop_after_first");
     if (!list || !tr || !ex || !then || !strings(t, by_json_get(f, "triggers"), tr, &n, LIST_MAX)) return BY_GR_NEVER;
     if (n == 0) return bad(t, "\"triggers\" must be a list of strings");
-    if (flag(f, "at_least_one") && once) return any_tag(t, list);
+    if (!all_triggered(t, list, tr, n)) return BY_GR_NEVER;
+    if (flag(t, f, "at_least_one") && once) return any_tag(t, list);
     for (uint32_t i = 0; i < n; i++) {
         if (!tr[i].len) return bad(t, "an empty trigger");
         then[i] = triggered(t, tr[i], list);
@@ -212,7 +241,36 @@ static by_gr_term triggered_tags(tags *t, const by_json *f) {
     uint32_t n_ex = excludes(t, f, ex, LIST_MAX);
     if (by_gr_bad(g)) return BY_GR_NEVER;
     by_gr_term r = by_gr_free_term(g, by_gr_free_new(g, tr, then, n, ex, n_ex, !once), true);
-    return flag(f, "at_least_one") ? by_gr_seq(g, any_tag(t, list), r) : r;
+    return flag(t, f, "at_least_one") ? by_gr_seq(g, any_tag(t, list), r) : r;
+}
+
+/* Rules of a dispatch: [pattern, format] pairs. */
+static const by_json *rule_list(tags *t, const by_json *f) {
+    const by_json *v = by_json_get(f, "rules");
+    bool ok = by_json_is(v, BY_JSON_ARRAY) && v->n && v->n <= LIST_MAX;
+    for (uint32_t i = 0; ok && i < v->n; i++)
+        ok = v->v.items[i].type == BY_JSON_ARRAY && v->v.items[i].n == 2;
+    if (ok) return v;
+    bad(t, "\"rules\" must be a list of pairs: pattern and format");
+    return NULL;
+}
+
+static by_gr_term dispatch(tags *t, const by_json *f) {
+    by_gr *g = t->g;
+    const by_json *rules = rule_list(t, f);
+    by_str *tr = by_gr_alloc(g, LIST_MAX * sizeof *tr), *ex = by_gr_alloc(g, LIST_MAX * sizeof *ex);
+    by_gr_term *then = by_gr_alloc(g, LIST_MAX * sizeof *then);
+    bool loop = flag_or(t, f, "loop", true);
+    if (!rules || !tr || !ex || !then) return BY_GR_NEVER;
+    for (uint32_t i = 0; i < rules->n && !by_gr_bad(g); i++) {
+        const by_json *pair = rules->v.items[i].v.items;
+        if (pair[0].type != BY_JSON_STRING || !pair[0].v.s.len) return bad(t, "a pattern of \"rules\" must be a string");
+        tr[i] = pair[0].v.s;
+        then[i] = format(t, &pair[1]);
+    }
+    uint32_t n_ex = excludes(t, f, ex, LIST_MAX);
+    if (by_gr_bad(g)) return BY_GR_NEVER;
+    return by_gr_free_term(g, by_gr_free_new(g, tr, then, rules->n, ex, n_ex, loop), true);
 }
 
 static by_gr_term separated(tags *t, const by_json *f) {
@@ -221,38 +279,46 @@ static by_gr_term separated(tags *t, const by_json *f) {
     by_str sep = text(t, f, "separator");
     if (!list || by_gr_bad(g)) return BY_GR_NEVER;
     by_gr_term one = any_tag(t, list), r = one;
-    if (!flag(f, "stop_after_first")) r = by_gr_seq(g, one, by_gr_star(g, by_gr_seq(g, by_gr_lit_tokens(g, sep), one)));
-    return flag(f, "at_least_one") ? r : by_gr_opt(g, r);
+    if (!flag(t, f, "stop_after_first")) r = by_gr_seq(g, one, by_gr_star(g, by_gr_seq(g, by_gr_lit_tokens(g, sep), one)));
+    return flag(t, f, "at_least_one") ? r : by_gr_opt(g, r);
 }
 
-/* Free tokens until a trigger token, then the tags that begin with it. */
-static by_gr_term token_triggered(tags *t, const by_json *f) {
+/* Free tokens and, between them, parts that begin with one of ids (which are not free, nor are excluded ones). */
+static by_gr_term among_tokens(tags *t, by_gr_vec *ids, const by_json *ex, by_gr_term one, bool loop, bool required) {
     by_gr *g = t->g;
-    const by_json *list = tag_list(t, f), *triggers = by_json_get(f, "trigger_tokens"),
-                  *ex = by_json_get(f, "exclude_tokens");
-    by_gr_vec ids = {0}, none = {0}, alts = {0};
-    if (!list || !token_ids(t, triggers, &ids) || !token_ids(t, triggers, &none) || !token_ids(t, ex, &none)) goto out;
-    for (uint32_t i = 0; i < list->n && !by_gr_bad(g);
-         i++) { /* begin: a token format, or a string that starts with one */
-        const by_json *begin = by_json_get(&list->v.items[i], "begin");
-        if (!begin)
-            bad(t, "a tag needs begin");
-        else
-            by_gr_vec_push(g, &alts, tag(t, &list->v.items[i]));
-    }
-    for (uint32_t id = 0; id < by_grammar_vocab_size(g->vocab); id++)
-        if (by_grammar_vocab_is_control(g->vocab, id)) by_gr_vec_push(g, &none, id);
-out:;
-    by_gr_term any = by_gr_bad(g) ? BY_GR_NEVER : by_gr_tok_set(g, none.v, none.n, true), r;
-    by_gr_term free = by_gr_star(g, any), one = by_gr_alt(g, alts.v, alts.n);
-    if (flag(f, "stop_after_first"))
-        r = by_gr_seq(g, free, flag(f, "at_least_one") ? one : by_gr_opt(g, one));
-    else {
-        r = by_gr_star(g, by_gr_alt2(g, any, one));
-        if (flag(f, "at_least_one")) r = by_gr_seq(g, free, by_gr_seq(g, one, r));
-    }
+    if (token_ids(t, ex, ids))
+        for (uint32_t id = 0; id < by_grammar_vocab_size(g->vocab); id++)
+            if (by_grammar_vocab_is_control(g->vocab, id)) by_gr_vec_push(g, ids, id);
+    by_gr_term any = by_gr_bad(g) ? BY_GR_NEVER : by_gr_tok_set(g, ids->v, ids->n, true), free = by_gr_star(g, any);
+    if (!loop) return by_gr_seq(g, free, required ? one : by_gr_opt(g, one));
+    by_gr_term r = by_gr_star(g, by_gr_alt2(g, any, one));
+    return required ? by_gr_seq(g, free, by_gr_seq(g, one, r)) : r;
+}
+
+/* begin of its tags: a token format, or a string that starts with one. */
+static by_gr_term token_triggered(tags *t, const by_json *f) {
+    const by_json *list = tag_list(t, f);
+    by_gr_vec ids = {0};
+    by_gr_term r = BY_GR_NEVER;
+    if (list && token_ids(t, by_json_get(f, "trigger_tokens"), &ids))
+        r = among_tokens(t, &ids, by_json_get(f, "exclude_tokens"), any_tag(t, list), !flag(t, f, "stop_after_first"),
+                         flag(t, f, "at_least_one"));
     by_gr_vec_free(&ids);
-    by_gr_vec_free(&none);
+    return r;
+}
+
+static by_gr_term token_dispatch(tags *t, const by_json *f) {
+    const by_json *rules = rule_list(t, f);
+    by_gr_vec ids = {0}, alts = {0};
+    for (uint32_t i = 0; rules && i < rules->n && !by_gr_bad(t->g); i++) {
+        const by_json *pair = rules->v.items[i].v.items;
+        if (!token_ids(t, &pair[0], &ids)) break;
+        by_gr_vec_push(t->g, &alts, by_gr_seq(t->g, tokens(t, &pair[0], false), format(t, &pair[1])));
+    }
+    by_gr_term r = by_gr_bad(t->g) ? BY_GR_NEVER
+                                   : among_tokens(t, &ids, by_json_get(f, "exclude_tokens"), by_gr_alt(t->g, alts.v, alts.n),
+                                                  flag_or(t, f, "loop", true), false);
+    by_gr_vec_free(&ids);
     by_gr_vec_free(&alts);
     return r;
 }
@@ -270,9 +336,29 @@ static by_gr_term elements(tags *t, const by_json *f, bool seq) {
     return by_gr_bad(t->g) ? BY_GR_NEVER : r;
 }
 
+/* What a schema says of its texts beside the schema. Order and whitespace are one for the whole grammar. */
+static bool schema_extras(tags *t, const by_json *f) {
+    by_gr *g = t->g;
+    const by_json *ex = by_json_get(f, "excludes"), *order = by_json_get(f, "any_order");
+    by_grammar_ws ws = g->opts.whitespace;
+    uint32_t n;
+    if (ex && ex->type != BY_JSON_NULL && !(ex->type == BY_JSON_ARRAY && ex->n == 0))
+        return by_gr_fail(g, BY_EUNSUPPORTED, "structural tag: \"excludes\" of a json_schema"), false;
+    if (order && order->type != BY_JSON_NULL && flag(t, f, "any_order") != g->opts.any_order && !by_gr_bad(g)) {
+        if (t->n_schemas)
+            by_gr_fail(g, BY_EUNSUPPORTED, "structural tag: \"any_order\" must be the same for all schemas");
+        if (order->v.b) g->opts.any_order = true;
+    }
+    if (limit(t, f, "max_whitespace_cnt", &n) && ws != BY_GRAMMAR_WS_COMPACT && (ws != BY_GRAMMAR_WS_BOUNDED || n < 20))
+        by_gr_fail(g, BY_EUNSUPPORTED, "structural tag: \"max_whitespace_cnt\" below 20; use the option \"whitespace\" of the request");
+    t->n_schemas++;
+    return !by_gr_bad(g);
+}
+
 /* "strict" and "lenient" are options of this schema alone. */
 static by_gr_term schema(tags *t, const by_json *f) {
     by_gr *g = t->g;
+    if (!schema_extras(t, f)) return BY_GR_NEVER;
     const by_json *s = by_json_get(f, "json_schema"), *style = by_json_get(f, "style");
     bool dsml = by_json_is(style, BY_JSON_STRING) && by_str_eqz(style->v.s, "deepseek_v4_1_xml");
     if (!s) s = by_json_get(f, "schema");
@@ -280,8 +366,8 @@ static by_gr_term schema(tags *t, const by_json *f) {
     if (by_json_is(style, BY_JSON_STRING) && !dsml && !by_str_eqz(style->v.s, "json"))
         return by_gr_fail(g, BY_EUNSUPPORTED, "structural tag: style %.*s", BY_STR_ARG(style->v.s));
     by_grammar_opts keep = g->opts;
-    g->opts.strict |= flag(f, "strict");
-    g->opts.lenient |= flag(f, "lenient");
+    g->opts.strict |= flag(t, f, "strict");
+    g->opts.lenient |= flag(t, f, "lenient");
     by_gr_term r = dsml ? by_gr_schema_dsml(g, s) : by_gr_schema_compile(g, s);
     g->opts = keep;
     return r;
@@ -296,6 +382,24 @@ static by_gr_term repeat(tags *t, const by_json *f, int64_t min, int64_t max) {
     return by_gr_rep(t->g, format(t, c), (uint32_t)min, max < 0 ? BY_GR_INF : (uint32_t)max);
 }
 
+static by_gr_term grammar(tags *t, const by_json *f) {
+    by_gr *g = t->g;
+    const by_json *syntax = by_json_get(f, "syntax");
+    by_str source = text(t, f, "grammar");
+    if (by_gr_bad(g)) return BY_GR_NEVER;
+    if (by_json_is(syntax, BY_JSON_STRING) && by_str_eqz(syntax->v.s, "lark")) return by_gr_compile_lark(g, source);
+    if (!syntax || syntax->type == BY_JSON_NULL || (syntax->type == BY_JSON_STRING && by_str_eqz(syntax->v.s, "ebnf")))
+        return by_gr_compile_ebnf(g, source, (by_str){0});
+    return bad(t, "\"syntax\" of a grammar must be ebnf or lark");
+}
+
+static by_gr_term any_tokens(tags *t, const by_json *f) {
+    uint32_t n = BY_GR_INF;
+    by_gr_term one = tokens(t, by_json_get(f, "exclude_tokens"), true);
+    limit(t, f, "max_tokens", &n);
+    return by_gr_rep(t->g, one, 0, n);
+}
+
 static by_gr_term one(tags *t, const by_json *f) {
     by_gr *g = t->g;
     by_gr_regex_opts rx = {0};
@@ -303,7 +407,7 @@ static by_gr_term one(tags *t, const by_json *f) {
     if (by_str_eqz(k, "const_string")) return by_gr_lit_tokens(g, text(t, f, "value"));
     if (by_str_eqz(k, "json_schema")) return schema(t, f);
     if (by_str_eqz(k, "regex")) return by_gr_regex(g, text(t, f, "pattern"), &rx);
-    if (by_str_eqz(k, "grammar")) return by_gr_compile_ebnf(g, text(t, f, "grammar"), (by_str){0});
+    if (by_str_eqz(k, "grammar")) return grammar(t, f);
     if (by_str_eqz(k, "any_text")) return any_text(t, f);
     if (by_str_eqz(k, "sequence")) return elements(t, f, true);
     if (by_str_eqz(k, "or")) return elements(t, f, false);
@@ -319,8 +423,10 @@ static by_gr_term one(tags *t, const by_json *f) {
     if (by_str_eqz(k, "exclude_token"))
         return tokens(t, by_json_get(f, "exclude_tokens") ? by_json_get(f, "exclude_tokens") : by_json_get(f, "token"),
                       true);
-    if (by_str_eqz(k, "any_tokens")) return by_gr_star(g, tokens(t, by_json_get(f, "exclude_tokens"), true));
+    if (by_str_eqz(k, "any_tokens")) return any_tokens(t, f);
     if (by_str_eqz(k, "token_triggered_tags")) return token_triggered(t, f);
+    if (by_str_eqz(k, "dispatch")) return dispatch(t, f);
+    if (by_str_eqz(k, "token_dispatch")) return token_dispatch(t, f);
     return by_gr_fail(g, BY_EUNSUPPORTED, "structural tag: unknown format %.*s", BY_STR_ARG(k));
 }
 
@@ -334,6 +440,18 @@ static by_gr_term format(tags *t, const by_json *f) {
     return by_gr_bad(t->g) ? BY_GR_NEVER : r;
 }
 
+/* The schema of a structure: an object, or its text. */
+static const by_json *structure_schema(tags *t, const by_json *structure) {
+    const by_json *v = by_json_get(structure, "schema");
+    by_err err;
+    if (!by_json_is(v, BY_JSON_STRING)) return v ? v : (bad(t, "a structure needs a schema"), NULL);
+    by_json *parsed = by_gr_alloc(t->g, sizeof *parsed);
+    if (!parsed) return NULL;
+    by_status s = by_json_parse(parsed, &t->g->arena, v->v.s, NULL, &err);
+    if (s < 0) return by_gr_fail(t->g, s, "structural tag: \"schema\": %s", err.msg), NULL;
+    return parsed;
+}
+
 /* {structures: [{begin, schema, end}], triggers: [...]}, the older form. */
 static by_gr_term old_form(tags *t, const by_json *v) {
     by_gr *g = t->g;
@@ -343,12 +461,16 @@ static by_gr_term old_form(tags *t, const by_json *v) {
     uint32_t n = 0;
     if (!tr || !then || !by_json_is(list, BY_JSON_ARRAY)) return bad(t, "\"structures\" must be a list");
     if (!strings(t, by_json_get(v, "triggers"), tr, &n, LIST_MAX)) return BY_GR_NEVER;
+    if (n == 0) return bad(t, "\"triggers\" must be a list of strings");
+    if (!all_triggered(t, list, tr, n)) return BY_GR_NEVER;
     for (uint32_t i = 0; i < n && !by_gr_bad(g); i++) {
         by_gr_vec alts = {0};
         for (uint32_t k = 0; k < list->n && !by_gr_bad(g); k++) {
-            const by_json *s = &list->v.items[k], *sch = by_json_get(s, "schema");
+            const by_json *s = &list->v.items[k];
             by_str begin = text(t, s, "begin"), end = text(t, s, "end");
-            if (!sch || !tr[i].len || !by_str_starts(begin, tr[i])) continue;
+            if (!tr[i].len || !by_str_starts(begin, tr[i])) continue;
+            const by_json *sch = structure_schema(t, s);
+            if (!sch) break;
             by_gr_term p[3] = {by_gr_lit_tokens(g, by_str_skip(begin, tr[i].len)), by_gr_schema_compile(g, sch),
                                by_gr_lit_tokens(g, end)};
             by_gr_vec_push(g, &alts, by_gr_seq_n(g, p, 3));

@@ -150,6 +150,44 @@ static void a_used_up_set_offers_no_comma(void **state) {
     }
 }
 
+#define TAG(...) expect(BY_GRAMMAR_TAG, __VA_ARGS__)
+#define GTAG     "{\"type\":\"tag\",\"begin\":\"<g>\",\"content\":{\"type\":\"regex\",\"pattern\":\"[0-9]\"},\"end\":\"</g>\"}"
+
+static void tags_refused(const char *text, const char *why) {
+    by_grammar *g;
+    by_err err;
+    if (by_grammar_compile(&g, vocab, BY_GRAMMAR_TAG, by_str_z(text), NULL, NULL, &err) >= 0) fail_msg("accepted: %s", text);
+    if (!strstr(err.msg, why)) fail_msg("%s: %s", text, err.msg);
+}
+
+static void tags_have_dispatch_and_other_syntaxes(void **state) {
+    (void)state;
+    TAG("{\"format\":{\"type\":\"dispatch\",\"rules\":[[\"<g>\",{\"type\":\"regex\",\"pattern\":\"[0-9]\"}]],"
+        "\"loop\":false,\"excludes\":[\"no\"]}}",
+        LIST("", "a <g>1", "x"), LIST("<g>a", "<g>1 more", "a no b"));
+    TAG("{\"format\":{\"type\":\"dispatch\",\"rules\":[[\"<g>\",{\"type\":\"regex\",\"pattern\":\"[0-9]\"}]]}}",
+        LIST("<g>1 a <g>2"), LIST("<g>1<g>"));
+    TAG("{\"format\":{\"type\":\"grammar\",\"syntax\":\"lark\",\"grammar\":\"start: \\\"x\\\"+\"}}", LIST("x", "xx"), LIST("", "y"));
+    TAG("{\"format\":{\"type\":\"json_schema\",\"any_order\":true,\"json_schema\":{\"properties\":{\"a\":{},\"b\":{}},\"required\":[\"a\"],"
+        "\"additionalProperties\":false,\"type\":\"object\"}}}",
+        LIST("{\"b\":1,\"a\":2}", "{\"a\":2}"), LIST("{\"b\":1}", "{\"a\":1,\"a\":1}"));
+    TAG("{\"structures\":[{\"begin\":\"<f>\",\"schema\":\"{\\\"type\\\":\\\"null\\\"}\",\"end\":\"</f>\"}],\"triggers\":[\"<f\"]}",
+        LIST("a <f>null</f> b"), LIST("<f>1</f>"));
+}
+
+/* What a tag asks for is done or refused. */
+static void tags_ignore_nothing(void **state) {
+    (void)state;
+    tags_refused("{\"format\":{\"type\":\"triggered_tags\",\"triggers\":[\"<f\"],\"tags\":[" GTAG "]}}", "none of the triggers");
+    tags_refused("{\"format\":{\"type\":\"triggered_tags\",\"triggers\":[\"<g\"],\"at_least_one\":1,\"tags\":[" GTAG "]}}", "at_least_one");
+    tags_refused("{\"format\":{\"type\":\"tag\",\"begin\":\"a\",\"content\":{\"type\":\"any_text\"}}}", "end");
+    tags_refused("{\"format\":{\"type\":\"any_text\",\"max_tokens\":\"9\"}}", "max_tokens");
+    tags_refused("{\"format\":{\"type\":\"json_schema\",\"json_schema\":{},\"excludes\":[\"x\"]}}", "excludes");
+    tags_refused("{\"format\":{\"type\":\"json_schema\",\"json_schema\":{},\"max_whitespace_cnt\":1}}", "max_whitespace_cnt");
+    tags_refused("{\"format\":{\"type\":\"grammar\",\"syntax\":\"peg\",\"grammar\":\"x\"}}", "syntax");
+    tags_refused("{\"structures\":[{\"begin\":\"<f>\",\"schema\":{},\"end\":\"\"}],\"triggers\":[\"<g\"]}", "none of the triggers");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(branches_exclude_each_other_by_what_stands_beside),
@@ -158,6 +196,8 @@ int main(void) {
         cmocka_unit_test(branches_with_a_key_of_their_own_are_told_apart),
         cmocka_unit_test(schemas_of_one_tag_keep_apart),
         cmocka_unit_test(a_used_up_set_offers_no_comma),
+        cmocka_unit_test(tags_have_dispatch_and_other_syntaxes),
+        cmocka_unit_test(tags_ignore_nothing),
         cmocka_unit_test(places_with_an_id_of_their_own_refer_to_the_document),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
