@@ -162,9 +162,12 @@ bool by_engine_plan_proposals(by_engine *e) { return e->n_drafts > 0 && !e->paus
 
 /* ---- whose rows (device) ---- */
 
-/* Drafts of a decode row that may be verified. Fixed means the whole block, also behind an end token. */
-static int32_t usable(const by_job_row *r, bool fixed) {
+/* Drafts of a decode row that may be verified. Fixed means the whole block, also behind an end token. None when they have waited, and
+ * what they were drawn from is gone: that says nothing about the drafts, so it moves no law. */
+static int32_t usable(const by_engine *e, const by_job_row *r) {
     const by_seq *s = r->seq;
+    bool fixed = e->opts.draft_mode == BY_DRAFT_FIXED;
+    if (!by_spec_can_judge(&e->spec, &s->law, &s->drafts)) return 0;
     int64_t left = s->sched.n_max - s->n_known - 1; /* n_max does not change */
     int32_t n = fixed || s->drafts.n_useful > s->drafts.n ? s->drafts.n : s->drafts.n_useful;
     if (n > r->n_extra) n = r->n_extra;
@@ -179,7 +182,7 @@ void by_engine_place_drafts(by_engine *e, by_job *job) {
         r->n_drafts = 0;
         r->skipped = r->seq->lost || (r->decodes && r->seq->at_end);
         if (!r->decodes || r->skipped || left == 0) continue;
-        int32_t most = usable(r, fixed);
+        int32_t most = usable(e, r);
         if (fixed) {
             r->n_drafts = most < left ? most : left;
             left -= r->n_drafts;
@@ -196,7 +199,7 @@ void by_engine_place_drafts(by_engine *e, by_job *job) {
     for (int32_t i = 0, k = 0; i < job->n_seqs; i++) {
         by_job_row *r = &job->rows[i];
         if (!r->decodes || r->skipped) continue;
-        int32_t most = usable(r, false), got = rows[k++] - 1;
+        int32_t most = usable(e, r), got = rows[k++] - 1;
         r->n_drafts = got < most ? got : most;
     }
 }

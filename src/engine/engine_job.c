@@ -207,7 +207,7 @@ static int32_t ask_device(by_engine *e, const by_job *job, by_sample_job *k, int
         by_spec_row row = {.mask = k->masks ? k->masks + (size_t)n_asked * e->masks.words : NULL, .first = s->n_known, .index = n_asked,
                            .n_out = (int32_t)(s->n_known - s->n_prompt) + n_asked};
         by_draw *d = &e->spec.draws[n + n_asked];
-        if (!by_spec_ask(&e->spec, &s->law, &row, draft, s->request->opts.n_top, d)) break;
+        if (!by_spec_ask(&e->spec, &s->law, &row, &s->drafts, draft, s->request->opts.n_top, d)) break;
         d->row = r->logits + r->n_logits - 1 - n_drafts + n_asked;
         if (h && n_asked + 1 < n_rows && by_sample_history_push(h, draft, &err) < 0) break;
         if (h && n_asked + 1 < n_rows) n_pushed++;

@@ -94,7 +94,8 @@ by_runner_opts by_engine_runner_opts(const by_engine *e) {
     const by_engine_opts *o = &e->opts;
     by_runner_opts run = {.max_rows = o->sched.max_rows, .max_seqs = e->max_seqs,
                           .max_logits = e->max_seqs * (1 + e->n_drafts) + o->sched.all_rows,
-                          .max_context = e->max_context, .trunc = o->trunc, .n_drafts = e->n_drafts};
+                          .max_context = e->max_context, .trunc = o->trunc, .n_drafts = e->n_drafts,
+                          .all_draft_rows = o->verify == BY_SAMPLE_REJECTION && by_device_draws(e->dev)};
     if (run.max_logits > run.max_rows) run.max_logits = run.max_rows;
     return run;
 }

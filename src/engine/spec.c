@@ -19,12 +19,14 @@ by_status by_spec_init(by_spec *s, int32_t vocab, by_err *err) {
     by_cpu_detect(&cpu);
     BY_TRY(by_sample_scratch_create(&s->scratch, vocab, cpu.isa, err));
     s->row = by_alloc(BY_MEM_REQUEST, (size_t)vocab * 4);
-    return s->row ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for a row of logits");
+    s->q_row = by_alloc(BY_MEM_REQUEST, (size_t)vocab * 4);
+    return s->row && s->q_row ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for a row of logits");
 }
 
 void by_spec_deinit(by_spec *s) {
     by_sample_scratch_destroy(s->scratch);
     by_free(s->row);
+    by_free(s->q_row);
     by_free(s->seqs);
     by_free(s->conf);
     by_free(s->draws);
@@ -53,11 +55,28 @@ static by_status draw(by_spec *s, const by_spec_law *law, const float *logits, c
     return *id == BY_SAMPLE_NONE ? by_sample_argmax(id, d->row, s->vocab, s->scratch, err) : BY_OK;
 }
 
+static bool is_judged(const by_spec_law *law) { return law->rule == BY_SAMPLE_REJECTION && !by_sample_is_greedy(law->params); }
+
+bool by_spec_can_judge(const by_spec *s, const by_spec_law *law, const by_spec_drafts *drafts) {
+    return !s->dev || !is_judged(law) || drafts->call == s->n_calls;
+}
+
+/* The edited row that a draft was drawn from, from the device to s->q_row. The history holds the drafts in front of it, as it did then. */
+static by_status fetch_draft_row(by_spec *s, const by_spec_law *law, const by_spec_row *row, const by_spec_drafts *drafts, by_err *err) {
+    if (drafts->call != s->n_calls) return BY_FAIL(err, BY_EINVAL, "a draft is judged whose law is gone");
+    by_tensor t = by_tensor_rows(s->proposed, drafts->row + (int64_t)row->index * drafts->stride, 1);
+    BY_TRY(by_mem_read(s->q_row, t.mem, (size_t)t.off, (size_t)s->vocab * 4, err));
+    if (by_sample_params_plain(law->params)) return BY_OK;
+    return by_sample_edit(s->q_row, s->vocab, law->params, law->history, row->n_out, err);
+}
+
 static by_status judge_by_rejection(by_spec *s, const by_spec_law *law, const by_spec_row *row, const float *logits,
                                     const by_spec_drafts *drafts, int32_t draft, by_sample_dist *d, by_spec_token *out, by_err *err) {
     by_sample_params p = with_seed(law);
     by_sample_dist q;
-    BY_TRY(by_sample_dist_make(&q, drafts->q + (size_t)row->index * (size_t)s->vocab, s->vocab, &p.law, s->scratch, err));
+    const float *q_row = s->dev ? s->q_row : drafts->q + (size_t)row->index * (size_t)s->vocab;
+    if (s->dev) BY_TRY(fetch_draft_row(s, law, row, drafts, err));
+    BY_TRY(by_sample_dist_make(&q, q_row, s->vocab, &p.law, s->scratch, err));
     by_sample_token t;
     by_sample_draft proposal = {.id = draft, .q = &q};
     BY_TRY(by_sample_judge(&t, NULL, logits, s->vocab, &p, BY_SAMPLE_REJECTION, proposal, (uint32_t)row->first, (uint32_t)row->index,
@@ -78,9 +97,8 @@ static bool reports_plain(const by_spec_law *law) { return law->plain_logprobs &
 
 /* The rows of a rejection step use words far apart; row 0 and every coupled row those of their positions. */
 static uint32_t position_of(const by_spec_law *law, const by_spec_row *row) {
-    bool rejection = law->rule == BY_SAMPLE_REJECTION && !by_sample_is_greedy(law->params);
     uint32_t first = (uint32_t)row->first, index = (uint32_t)row->index;
-    return rejection ? by_sample_position(first, index) : first + index;
+    return is_judged(law) ? by_sample_position(first, index) : first + index;
 }
 
 static void take_words(by_draw *d, by_sample_stream stream, by_sample_rule rule) {
@@ -143,20 +161,39 @@ static bool take_edits(by_spec *s, by_draw *d, const by_spec_law *law, int32_t n
     return true;
 }
 
-bool by_spec_ask(by_spec *s, const by_spec_law *law, const by_spec_row *row, int32_t draft, int32_t n_top, by_draw *out) {
-    bool judges = law->rule == BY_SAMPLE_REJECTION && !by_sample_is_greedy(law->params) && draft >= 0;
-    if (!s->dev || judges || law->sum_smaller || n_top > BY_SPEC_TOP_FAR || n_top > s->vocab) return false;
-    *out = (by_draw){.inv_t = inverse_t(law), .report_inv_t = reports_plain(law) ? 1.0f : inverse_t(law), .mask = row->mask, .n_top = n_top};
-    take_words(out, by_sample_stream_at(law->seed, position_of(law, row), BY_SAMPLE_DRAW_FRESH), law->params->rule);
+/* A draw from the law, with the words of a stream; the edits are those of a row behind n_out output tokens. */
+static bool ask(by_spec *s, const by_spec_law *law, by_sample_stream stream, int32_t n_out, by_draw *out) {
+    *out = (by_draw){.inv_t = inverse_t(law), .report_inv_t = reports_plain(law) ? 1.0f : inverse_t(law)};
+    take_words(out, stream, law->params->rule);
     take_cuts(out, law->params, s->vocab);
-    return (by_sample_params_plain(law->params) && !row->mask) || take_edits(s, out, law, row->n_out);
+    out->edit0 = s->n_edits;
+    return by_sample_params_plain(law->params) || take_edits(s, out, law, n_out);
+}
+
+bool by_spec_ask(by_spec *s, const by_spec_law *law, const by_spec_row *row, const by_spec_drafts *drafts, int32_t draft, int32_t n_top,
+                 by_draw *out) {
+    bool judges = is_judged(law) && draft >= 0;
+    if (!s->dev || law->sum_smaller || n_top > BY_SPEC_TOP_FAR || n_top > s->vocab) return false;
+    if (judges && (!drafts || drafts->call != s->n_calls)) return false;
+    uint32_t position = position_of(law, row);
+    by_sample_stream stream = by_sample_stream_at(law->seed, position, judges ? BY_SAMPLE_DRAW_RESIDUAL : BY_SAMPLE_DRAW_FRESH);
+    if (!ask(s, law, stream, row->n_out, out)) return false;
+    out->mask = row->mask;
+    out->n_top = n_top;
+    if (!judges) return true;
+    stream = by_sample_stream_at(law->seed, position, BY_SAMPLE_DRAW_ACCEPT);
+    out->judges = true;
+    out->draft = draft;
+    out->q_row = drafts->row + row->index * drafts->stride;
+    out->accept = by_sample_uniform(by_sample_stream_word(&stream));
+    return true;
 }
 
 /* by_sample_dist_logprob of the token that was drawn. */
 static void take_drawn(const by_spec_law *law, const by_drawn *d, int32_t draft, by_spec_token *out) {
     float inv_t = reports_plain(law) ? 1.0f : inverse_t(law);
     *out = (by_spec_token){.id = d->id, .logprob = (d->logit - d->max) * inv_t - d->log_sum - d->log_kept,
-                           .accepted = draft >= 0 && d->id == draft};
+                           .accepted = draft >= 0 && (is_judged(law) ? d->accepted != 0 : d->id == draft)};
 }
 
 by_status by_spec_reserve(by_spec *s, int32_t n, by_err *err) {
@@ -174,7 +211,8 @@ by_status by_spec_reserve(by_spec *s, int32_t n, by_err *err) {
 }
 
 by_status by_spec_draw(by_spec *s, by_tensor logits, int32_t n, by_err *err) {
-    by_draws what = {.draws = s->draws, .n = n, .n_edits = s->n_edits, .edits = s->edits, .out = s->drawn, .tops = s->tops};
+    by_draws what = {.draws = s->draws, .n = n, .n_edits = s->n_edits, .edits = s->edits, .out = s->drawn, .tops = s->tops,
+                     .proposed = s->proposed};
     for (int32_t i = 0; i < n; i++)
         if (s->draws[i].n_top > 0) what.top_stride = BY_SPEC_TOP_FAR;
     return by_device_draw(s->dev, logits, &what, err);
@@ -204,8 +242,7 @@ by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *
         for (int32_t i = 0; top && i < law->n_top; i++) top[i] = (by_sample_top){row->drawn_top[i].id, row->drawn_top[i].logprob};
         return law->history ? by_sample_history_push(law->history, out->id, err) : BY_OK;
     }
-    bool greedy = by_sample_is_greedy(law->params), rejection = law->rule == BY_SAMPLE_REJECTION && !greedy;
-    bool judges = rejection && draft >= 0, edits = !by_sample_params_plain(law->params);
+    bool judges = is_judged(law) && draft >= 0, edits = !by_sample_params_plain(law->params);
     if (edits) {
         memcpy(s->row, logits, (size_t)s->vocab * 4);
         BY_TRY(by_sample_edit(s->row, s->vocab, law->params, law->history, row->n_out, err));
@@ -245,9 +282,9 @@ typedef struct {
 static by_status propose_one(proposal *p, by_spec_target *t, int32_t j, const float *row, by_err *err) {
     by_spec *s = p->spec;
     const by_spec_law *law = t->law;
-    bool greedy = by_sample_is_greedy(law->params), rejection = law->rule == BY_SAMPLE_REJECTION && !greedy;
-    float *own = rejection ? t->drafts->q + (size_t)j * (size_t)s->vocab : s->row;
-    if (rejection || law->history) {
+    bool greedy = by_sample_is_greedy(law->params), rejection = is_judged(law), keeps = rejection && !s->dev;
+    float *own = keeps ? t->drafts->q + (size_t)j * (size_t)s->vocab : s->row;
+    if (keeps || law->history) {
         memcpy(own, row, (size_t)s->vocab * 4);
         if (law->history) BY_TRY(by_sample_edit(own, s->vocab, law->params, law->history, t->n_out + j, err));
         row = own;
@@ -268,8 +305,9 @@ static bool propose_far(proposal *p, int32_t j, by_tensor logits, int32_t *ids) 
     if (!s->dev || by_spec_reserve(s, (int32_t)logits.rows, &err) < 0) return false;
     for (int32_t i = 0; i < logits.rows; i++) {
         by_spec_target *t = &p->targets[i];
-        by_spec_row row = {.first = t->seq.position + 1, .index = j, .n_out = t->n_out + j};
-        if (t->drafts->n != j || !by_spec_ask(s, t->law, &row, j, 0, &s->draws[i])) return false;
+        by_sample_draw of = is_judged(t->law) ? BY_SAMPLE_DRAW_DRAFT : BY_SAMPLE_DRAW_FRESH;
+        by_sample_stream stream = by_sample_stream_at(t->law->seed, (uint32_t)(t->seq.position + 1 + j), of);
+        if (t->drafts->n != j || !ask(s, t->law, stream, t->n_out + j, &s->draws[i])) return false;
         s->draws[i].row = i;
         if (by_sample_is_greedy(t->law->params)) s->draws[i].kind = BY_DRAW_ARGMAX;
     }
@@ -296,6 +334,10 @@ static bool propose_far(proposal *p, int32_t j, by_tensor logits, int32_t *ids) 
 static by_status propose_row(void *arg, int32_t j, by_tensor logits, int32_t *ids, by_err *err) {
     proposal *p = arg;
     const void *view;
+    if (j == 0) { /* the rows of the drafts that follow lie behind these */
+        p->spec->proposed = logits;
+        p->spec->proposed.rows *= p->n_drafts;
+    }
     if (propose_far(p, j, logits, ids)) return BY_OK;
     BY_TRY(by_mem_view(&view, logits.mem, (size_t)logits.off, (size_t)(logits.rows * logits.stride), err));
     by_status status = BY_OK;
@@ -326,11 +368,15 @@ static by_status propose_some(proposal *p, by_runner *r, int32_t n, by_err *err)
     by_status status = make_room(p->spec, n, err);
     by_draft_seq *seqs = p->spec->seqs;
     float *conf = p->spec->conf;
+    p->spec->n_calls++;
     for (int32_t i = 0; i < n && status == BY_OK; i++) {
         by_spec_target *t = &p->targets[i];
         seqs[i] = t->seq;
         t->drafts->n = 0;
-        if (t->law->rule != BY_SAMPLE_REJECTION || by_sample_is_greedy(t->law->params) || t->drafts->q) continue;
+        t->drafts->call = p->spec->n_calls;
+        t->drafts->row = i;
+        t->drafts->stride = n;
+        if (!is_judged(t->law) || t->drafts->q || p->spec->dev) continue;
         t->drafts->q = by_alloc(BY_MEM_REQUEST, by_mul_size((size_t)p->spec->vocab * 4, BY_SPEC_DRAFTS_MAX));
         if (!t->drafts->q) t->drafts->n = -1; /* out of memory: none for this one */
     }
@@ -355,5 +401,7 @@ by_status by_spec_propose(by_spec *s, by_runner *r, by_spec_target *targets, int
             return status;
         }
     }
+    for (int32_t i = 0; i < n; i++)
+        if (!by_spec_can_judge(s, targets[i].law, targets[i].drafts)) targets[i].drafts->n = 0; /* more of them than one call holds */
     return BY_OK;
 }

@@ -21,6 +21,9 @@ typedef struct by_spec_drafts {
     int32_t ids[BY_SPEC_DRAFTS_MAX];
     float conf[BY_SPEC_DRAFTS_MAX]; /* raw values of the confidence head */
     float *q;                       /* rejection: [n_max, vocab] edited rows that the ids were drawn from; else NULL */
+    /* Where the device draws, these rows stay there, unedited: row + j * stride of by_spec.proposed, until the next proposals. */
+    uint64_t call;
+    int32_t row, stride;
 } by_spec_drafts;
 void by_spec_clear_drafts(by_spec_drafts *d);
 
@@ -39,7 +42,7 @@ typedef struct by_spec_law {
 typedef struct by_spec {
     int32_t vocab;
     by_sample_scratch *scratch;
-    float *row; /* [vocab]: logits that are edited */
+    float *row, *q_row; /* [vocab]: logits that are edited; a draft's */
     by_draft_seq *seqs; /* [cap] of a draft call */
     float *conf;        /* [cap, BY_SPEC_DRAFTS_MAX] */
     int32_t cap;
@@ -50,6 +53,8 @@ typedef struct by_spec {
     int32_t cap_draws;
     by_draw_edit *edits; /* [cap_edits]: of the draws since the last by_spec_reserve */
     int32_t n_edits, cap_edits;
+    by_tensor proposed; /* with dev: what the drafts of the newest call were drawn from */
+    uint64_t n_calls;   /* of draft calls */
 } by_spec;
 by_status by_spec_init(by_spec *s, int32_t vocab, by_err *err);
 void by_spec_deinit(by_spec *s);
@@ -76,10 +81,15 @@ typedef struct by_spec_token {
 by_status by_spec_sample(by_spec *s, const by_spec_law *law, const by_spec_row *row, const by_spec_drafts *drafts, int32_t draft,
                          by_spec_token *out, by_sample_top *top, by_err *err);
 
-/* What to ask the device for the token of a row: any law, edits by what its history holds, its mask. Its place among the logits is the
- * caller's to set. n_top: likeliest tokens to report. False: the host draws, since a draft is judged by rejection, more than
- * BY_SPEC_TOP_FAR tokens are wanted, more than BY_SPEC_EDITS_FAR logits change, or memory is out. */
-bool by_spec_ask(by_spec *s, const by_spec_law *law, const by_spec_row *row, int32_t draft, int32_t n_top, by_draw *out);
+/* Whether drafts can be judged: what they were drawn from is still there. Under rejection, where the device draws, the next proposals
+ * for anybody end that. */
+bool by_spec_can_judge(const by_spec *s, const by_spec_law *law, const by_spec_drafts *drafts);
+/* What to ask the device for the token of a row: any law, edits by what its history holds, its mask, a draft by either rule. Its place
+ * among the logits is the caller's to set. drafts: what `draft` is of, may be NULL without one. n_top: likeliest tokens to report. False:
+ * the host draws, since more than BY_SPEC_TOP_FAR tokens or the mass of smaller ones are wanted, more than BY_SPEC_EDITS_FAR logits
+ * change, or memory is out. */
+bool by_spec_ask(by_spec *s, const by_spec_law *law, const by_spec_row *row, const by_spec_drafts *drafts, int32_t draft, int32_t n_top,
+                 by_draw *out);
 /* Room for n draws; those asked before are forgotten. Errors: BY_ENOMEM. */
 by_status by_spec_reserve(by_spec *s, int32_t n, by_err *err);
 /* Draws s->draws[0..n), as asked. Errors: those of by_device_draw. */

@@ -85,7 +85,7 @@ static by_status run_block(by_pass *p) {
                               .m = p->c->hc_mult, .eps = (float)p->c->rms_norm_eps};
     BY_TRY(by_op_hc_close(p->dev, &close, p->err));
     BY_TRY(product(p, close.y, p->m->w.head, by_first(r->draft_buf.logits, n)));
-    return product(p, read.y, w->conf_u, by_first(r->draft_buf.conf_u, n));
+    return product(p, read.y, w->conf_u, by_first(r->draft_buf.conf, n));
 }
 
 by_status by_graph_run_block(by_runner *r, by_err *err) {
@@ -111,7 +111,7 @@ by_status by_graph_run_markov(by_runner *r, by_tensor prev, int32_t first, by_er
     a.part[0].w = w->markov_head;
     a.part[0].y = bias;
     a.part[1].w = w->conf_e;
-    a.part[1].y = by_first(r->draft_buf.conf_e, n);
+    a.part[1].y = by_tensor_rows(r->draft_buf.conf, r->draft_block.n_rows + first, n);
     BY_TRY(by_op_matmul(p.dev, &a, err));
     return by_op_add(p.dev, &(by_add_args){.x = bias, .y = by_tensor_rows(r->draft_buf.logits, first, n)}, err);
 }

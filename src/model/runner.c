@@ -29,6 +29,7 @@ enum { DRAFT_LOGIT_BYTES = 64 << 20 };
 /* Sequences of one draft call: their logits fit a bounded buffer. */
 static int32_t draft_seqs(const by_model *m, const by_runner_opts *o) {
     if (o->n_drafts == 0) return 0;
+    if (o->all_draft_rows) return o->max_seqs;
     int64_t n = DRAFT_LOGIT_BYTES / (4 * (int64_t)o->n_drafts * m->cfg.vocab_size);
     return n < 1 ? 1 : n < o->max_seqs ? (int32_t)n : o->max_seqs;
 }
@@ -114,10 +115,9 @@ static void lay_out_drafts(by_draft_buffers *o, bump *b, const by_model *m, cons
     o->u = take(b, m->act, B * K, D);
     o->close = take(b, m->act, B * K, D);
     o->logits = take(b, BY_F32, B * K, c->vocab_size);
-    o->conf_u = take(b, BY_F32, B * K, 1);
+    o->conf = take(b, BY_F32, 2 * B * K, 1);
     o->bias = take(b, BY_F32, B, c->vocab_size);
     o->e = take(b, BY_BF16, B, c->draft.markov_rank);
-    o->conf_e = take(b, BY_F32, B, 1);
 }
 
 static int64_t table_cols(const by_runner_opts *o) { return by_kv_blocks_for(o->max_context + o->max_rows); }
@@ -175,8 +175,9 @@ by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by
     r->stage = status == BY_OK ? by_alloc_zero(BY_MEM_MODEL, (size_t)r->meta_ints * 4) : NULL;
     if (status == BY_OK && !r->stage) status = BY_FAIL(err, BY_ENOMEM, "out of memory for a step's description");
     if (status == BY_OK) status = by_host_experts_create(&r->host, model, most_rows(model, opts), err);
-    r->conf_half = status == BY_OK ? by_alloc(BY_MEM_MODEL, (size_t)(r->max_draft_seqs + 1) * (size_t)(opts->n_drafts + 1) * 4) : NULL;
-    if (status == BY_OK && !r->conf_half) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the confidences of drafts");
+    size_t n_halves = 2 * (size_t)(r->max_draft_seqs + 1) * (size_t)(opts->n_drafts + 1);
+    r->conf_halves = status == BY_OK ? by_alloc(BY_MEM_MODEL, n_halves * 4) : NULL;
+    if (status == BY_OK && !r->conf_halves) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the confidences of drafts");
     if (status < 0) {
         by_runner_destroy(r);
         return status;
@@ -195,7 +196,7 @@ void by_runner_destroy(by_runner *r) {
     by_mem_free(r->work);
     by_mem_free(r->meta);
     by_free(r->stage);
-    by_free(r->conf_half);
+    by_free(r->conf_halves);
     by_free(r);
 }
 

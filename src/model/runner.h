@@ -45,6 +45,7 @@ typedef struct by_runner_opts {
     int64_t max_context; /* tokens of the longest sequence, for scratch and block tables */
     by_truncation trunc;
     int32_t n_drafts;    /* longest draft block; 0 = nobody drafts, steps prepare nothing for it. Needs draft layers */
+    bool all_draft_rows; /* one draft call holds max_seqs sequences, however many bytes the logits of their drafts take */
 } by_runner_opts;
 
 /* model and kv must outlive the runner. Errors: BY_EINVAL, BY_ENOMEM. */
@@ -78,7 +79,7 @@ by_status by_runner_read_logits(const by_runner *r, int32_t i, float *dst, by_er
  *                 router and moe with the draft's number of experts and no bias_vl, hc_read and hc_close of all rows in another order,
  *                 matmul of fp32 results with one column (confidences) and with [V, rank] BF16 weights (the Markov head), gather_rows
  *                 from its BF16 embedding, add of fp32 rows in place
- *   host          logits are looked at row by row through by_mem_view, and one column of confidences is read back per draft */
+ *   host          logits are looked at row by row through by_mem_view where the device does not draw; the confidences are read in the end */
 
 /* A sequence whose newest token has been chosen and not been run: the draft layers propose what follows it. */
 typedef struct by_draft_seq {

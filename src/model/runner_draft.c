@@ -59,8 +59,14 @@ by_status by_runner_measure_drafts(by_runner *r, by_err *err) {
     return status;
 }
 
-static by_status read_column(float *dst, by_tensor t, int64_t n, by_err *err) {
-    return by_mem_read(dst, t.mem, (size_t)t.off, (size_t)n * 4, err); /* one value a row: stride 4 */
+/* Both halves of each, when all drafts are chosen: until then the device waits for nobody but who chooses. */
+static by_status read_confidences(by_runner *r, int32_t n, int32_t K, float *conf, by_err *err) {
+    by_tensor t = r->draft_buf.conf;
+    const float *from_u = r->conf_halves, *from_e = from_u + (int64_t)n * K;
+    BY_TRY(by_mem_read(r->conf_halves, t.mem, (size_t)t.off, (size_t)(n * K) * 8, err)); /* one value a row: stride 4 */
+    for (int32_t s = 0; s < n; s++)
+        for (int32_t j = 0; j < K; j++) conf[(int64_t)s * K + j] = from_u[j * n + s] + from_e[j * n + s];
+    return by_runner_problem(r, err); /* the block is through: its experts have answered */
 }
 
 by_status by_runner_draft(by_runner *r, const by_draft_seq *seqs, int32_t n, int32_t n_drafts, by_draft_pick *pick, void *arg,
@@ -73,19 +79,13 @@ by_status by_runner_draft(by_runner *r, const by_draft_seq *seqs, int32_t n, int
     for (int32_t s = 0; s < n; s++) ids[s] = seqs[s].token;
     BY_TRY(by_mem_write(r->meta, 0, r->stage, (size_t)r->n_staged * 4, err));
     BY_TRY(by_graph_run_block(r, err));
-    float *half = r->conf_half;
-    BY_TRY(read_column(half, r->draft_buf.conf_u, (int64_t)n * n_drafts, err));
-    BY_TRY(by_runner_problem(r, err)); /* the block is through: its experts have answered */
     for (int32_t j = 0; j < n_drafts; j++) {
         if (j > 0) BY_TRY(by_mem_write(r->meta, (size_t)prev.off, ids, (size_t)n * 4, err));
         BY_TRY(by_graph_run_markov(r, prev, j * n, err));
-        float *other = half + (size_t)n * (size_t)n_drafts;
-        BY_TRY(read_column(other, r->draft_buf.conf_e, n, err));
-        for (int32_t s = 0; s < n; s++) conf[(int64_t)s * n_drafts + j] = half[j * n + s] + other[s];
         BY_TRY(pick(arg, j, by_tensor_rows(r->draft_buf.logits, j * n, n), ids, err));
         for (int32_t s = 0; s < n; s++)
             if (ids[s] < 0 || ids[s] >= r->model->cfg.vocab_size)
                 return BY_FAIL(err, BY_EINVAL, "draft %d: id %d is outside 0..%d", j, ids[s], r->model->cfg.vocab_size - 1);
     }
-    return BY_OK;
+    return read_confidences(r, n, n_drafts, conf, err);
 }

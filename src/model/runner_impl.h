@@ -32,8 +32,9 @@ typedef struct by_draft_buffers {
     by_tensor features, features_q, features_kept; /* [T, n_targets * D] */
     by_tensor idx, weight;                         /* routing of the draft layers, [T, k] */
     by_tensor u, close;                            /* [B K, D]: last hidden before and after its norm, by draft, then sequence */
-    by_tensor logits, conf_u;                      /* [B K, V], [B K, 1] */
-    by_tensor bias, e, conf_e;                     /* one draft of every sequence: [B, V], [B, rank], [B, 1] */
+    by_tensor logits;                              /* [B K, V] */
+    by_tensor conf;                                /* [2 B K, 1]: the halves of the confidences, first those from u, then those from e */
+    by_tensor bias, e;                             /* one draft of every sequence: [B, V], [B, rank] */
 } by_draft_buffers;
 
 struct by_runner {
@@ -50,7 +51,7 @@ struct by_runner {
     by_kept_buffers kept_buf; /* absent without truncation */
     by_draft_buffers draft_buf; /* absent without drafts */
     int32_t max_draft_seqs;
-    float *conf_half; /* [max_draft_seqs (n_drafts + 1)]: the halves of the confidences on the host */
+    float *conf_halves; /* [2 max_draft_seqs n_drafts]: of the confidences, on the host */
     by_batch draft_block;     /* rows of the draft call */
     by_batch batch;           /* all rows */
     by_batch kept;            /* rows that stay behind the boundary; the same as batch unless a step compacts */
@@ -75,7 +76,7 @@ by_status by_graph_run(by_runner *r, by_err *err);
 /* Runs the draft layers on r->draft_block with r->ids; r->rows orders the outputs by draft, then sequence. */
 by_status by_graph_run_block(by_runner *r, by_err *err);
 /* Adds the Markov correction for the tokens prev [n] I32 to rows [first, first + n) of the draft logits, and leaves the
- * confidences' second half in conf_e. */
+ * confidences' second half behind the first in conf. */
 by_status by_graph_run_markov(by_runner *r, by_tensor prev, int32_t first, by_err *err);
 
 /* The largest draft call, for by_runner_reserve: proposes nothing. */

@@ -303,6 +303,8 @@ by_status by_device_draw(by_device *dev, by_tensor logits, const by_draws *what,
         assert(d->row >= 0 && d->row < logits.rows && (!d->cuts || d->inv_t == d->report_inv_t));
         assert(d->edit0 >= 0 && d->edit0 + d->n_added + d->n_seen + d->n_banned <= what->n_edits);
         assert(d->n_top <= what->top_stride && d->n_top <= logits.cols);
+        assert(!d->judges || (d->draft >= 0 && d->draft < logits.cols && d->q_row >= 0 && d->q_row < what->proposed.rows));
+        assert(!d->judges || (d->inv_t == d->report_inv_t && d->kind != BY_DRAW_ARGMAX && what->proposed.cols == logits.cols));
     }
     assert(logits.dtype == BY_F32);
     return what->n > 0 ? dev->vt->draw(dev, &logits, what, err) : BY_OK;

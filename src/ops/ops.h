@@ -89,9 +89,10 @@ by_status by_device_measure_end(by_device *dev, by_err *err);
  * BY_EDEVICE. */
 by_status by_device_read_rate(by_device *dev, double *bytes_per_s, by_err *err);
 
-/* What steady state must not do on a device with its own memory: allocate there, or wait for it other than for an answer. */
+/* What steady state must not do on a device with its own memory: allocate there, or wait for it other than for an answer; and the bytes
+ * of its answers. */
 typedef struct by_device_counts {
-    uint64_t n_allocs, n_waits;
+    uint64_t n_allocs, n_waits, n_read;
 } by_device_counts;
 by_device_counts by_device_counts_get(const by_device *dev);
 
@@ -189,12 +190,19 @@ typedef struct by_draw {
     int32_t n_most;
     float floor_s;
     int32_t n_top; /* likeliest tokens to report, with the report's temperature and this law's cuts */
+    /* With `judges` the draft is judged by rejection (sample/sample_verify.h) instead: it stays when `accept`, a uniform number, is below
+     * p / q; else the token comes from what p has more than q, with the words. q_row of by_draws.proposed is what the draft was drawn
+     * from; q is its law with the same edits and cuts, but without the mask. */
+    bool judges;
+    int32_t draft, q_row;
+    float accept;
 } by_draw;
 typedef struct by_drawn {
     int32_t id; /* -1: not drawn (a logit is no number, nothing is allowed, or no word would do); the caller looks at the row itself */
     float logit, max; /* of the token, of the row, behind the edits */
     float log_sum;    /* log of the sum over the row of exp((x - max) * report_inv_t) */
     float log_kept;   /* log of what the kept tokens have of it; the log-probability is (logit - max) * report_inv_t - log_sum - log_kept */
+    int32_t accepted; /* 1: the judged draft stays */
 } by_drawn;
 typedef struct by_drawn_top {
     int32_t id;
@@ -207,6 +215,7 @@ typedef struct by_draws {
     by_drawn *out;             /* [n] */
     by_drawn_top *tops;        /* [n, top_stride]: the first n_top of a draw's; NULL when no draw reports any */
     int32_t top_stride;
+    by_tensor proposed; /* [.., V] F32: rows that judged drafts were drawn from; absent when none is judged */
 } by_draws;
 
 /* Whether by_device_draw works: devices whose memory is far, where rows of logits had better stay. */

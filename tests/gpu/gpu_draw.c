@@ -1,6 +1,6 @@
 /* gpu_draw.c - draws of the cuda backend against the host's sampler: the same token and the same bits of the log-probability, over
- * vocabularies, temperatures, rules, and rows with ties, removed tokens and values that are no numbers. Then times of a draw from the
- * true vocabulary. Exit code 1 when something differs, 77 when the machine has no device. */
+ * vocabularies, temperatures, rules, and rows with ties, removed tokens and values that are no numbers; drafts judged by rejection alike,
+ * and the law of what comes of them. Then times of a draw from the true vocabulary. Exit code 1 when something differs, 77 when the machine has no device. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 #include "gpu_support.h"
 #include "ops/ops.h"
 #include "sample/sample_dist.h"
+#include "sample/sample_edit.h"
 #include "sample/sample_pick.h"
 #include "sample/sample_scratch.h"
 
@@ -114,6 +115,8 @@ typedef struct {
     by_sample_bias bias[BIASES];
     int32_t banned[BANS], stop[BANS], draw; /* of the device, -1: none */
     uint32_t *mask;
+    int32_t draft; /* -1: none */
+    by_spec_drafts far, near;
 } asked;
 
 static float one_of(const float *v, uint32_t n) { return v[rnd() % n]; }
@@ -159,10 +162,30 @@ static void random_law(asked *a, int32_t V, uint32_t words) {
     if (rnd() % 3 == 0) a->row.mask = a->mask;
 }
 
+/* A draft for half of the rows: drawn from q as proposals are, or any token. q is near the row, or far from it. own [3 * V]: the edited
+ * row as the host keeps it. */
+static void random_draft(asked *a, const float *row, float *q, float *own, int32_t V, int32_t i, by_spec *near) {
+    a->draft = -1;
+    bool close = rnd() % 2;
+    for (int32_t k = 0; k < V; k++) q[k] = close ? row[k] + normal() : normal() * 4;
+    float *edited = own + (size_t)a->row.index * (size_t)V;
+    memcpy(edited, q, (size_t)V * 4);
+    by_err refused = {0};
+    if (a->law.history && by_sample_edit(edited, V, &a->params, &a->history, a->row.n_out, &refused) < 0) return;
+    by_sample_token t;
+    if (by_sample_row(&t, edited, V, &a->params, (uint32_t)(a->row.first + a->row.index), BY_SAMPLE_DRAW_DRAFT, near->scratch, &refused) < 0)
+        return;
+    if (rnd() % 4) a->draft = rnd() % 4 ? t.id : (int32_t)(rnd() % (uint32_t)V);
+    a->far = (by_spec_drafts){.row = i};
+    a->near = (by_spec_drafts){.q = own};
+}
+
+static int n_judged, n_accepted; /* drafts, over all vocabularies */
+
 /* One call of the device with many laws, against by_spec_sample on the host. */
 static int compare_laws(by_device *dev, int32_t V, int rounds) {
     enum { N = 24 };
-    float *rows = malloc((size_t)V * N * 4);
+    float *rows = malloc((size_t)V * N * 4), *qs = malloc((size_t)V * N * 4), *own = malloc((size_t)V * N * 12);
     uint32_t words = ((uint32_t)V + 31) / 32, *masks = malloc((size_t)words * N * 4);
     by_spec far, near;
     by_mem *m = NULL;
@@ -172,7 +195,8 @@ static int compare_laws(by_device *dev, int32_t V, int rounds) {
     MUST(by_spec_init(&far, V, err));
     MUST(by_spec_init(&near, V, err));
     far.dev = dev;
-    MUST(by_mem_alloc(&m, dev, (size_t)V * N * 4, err));
+    MUST(by_mem_alloc(&m, dev, (size_t)V * N * 8, err));
+    far.proposed = by_tensor_make(m, (int64_t)V * N * 4, BY_F32, N, V);
     for (int round = 0; round < rounds; round++) {
         MUST(by_spec_reserve(&far, N, err));
         int32_t n = 0;
@@ -182,12 +206,14 @@ static int compare_laws(by_device *dev, int32_t V, int rounds) {
             all[i].mask = masks + (size_t)i * words;
             memset(all[i].mask, 0xff, words * 4);
             random_law(&all[i], V, words);
+            random_draft(&all[i], rows + (size_t)i * (size_t)V, qs + (size_t)i * (size_t)V, own + (size_t)i * (size_t)V * 3, V, i, &near);
             all[i].draw = -1;
-            if (!by_spec_ask(&far, &all[i].law, &all[i].row, -1, all[i].law.n_top, &far.draws[n])) continue;
+            if (!by_spec_ask(&far, &all[i].law, &all[i].row, &all[i].far, all[i].draft, all[i].law.n_top, &far.draws[n])) continue;
             far.draws[n].row = i;
             all[i].draw = n++;
         }
         MUST(by_mem_write(m, 0, rows, (size_t)V * N * 4, err));
+        MUST(by_mem_write(m, (size_t)V * N * 4, qs, (size_t)V * N * 4, err));
         MUST(by_spec_draw(&far, by_tensor_make(m, 0, BY_F32, N, V), n, err));
         for (int i = 0; i < N; i++) {
             asked *a = &all[i];
@@ -195,23 +221,33 @@ static int compare_laws(by_device *dev, int32_t V, int rounds) {
             by_err why = {0};
             const by_drawn *d = a->draw >= 0 ? &far.drawn[a->draw] : NULL;
             a->row.logits = rows + (size_t)i * (size_t)V;
-            by_status status = by_spec_sample(&near, &a->law, &a->row, NULL, -1, &t[0], a->law.n_top ? tops[0] : NULL, &why);
+            by_status status = by_spec_sample(&near, &a->law, &a->row, &a->near, a->draft, &t[0], a->law.n_top ? tops[0] : NULL, &why);
             if (status == BY_OK && a->law.history) by_sample_history_pop(a->law.history, t[0].id);
             bool same = d && (status == BY_OK ? d->id >= 0 || a->params.rule == BY_SAMPLE_DEEPINFER : d->id < 0);
             if (same && d->id >= 0) {
                 a->row.logits = NULL; /* nobody looks there */
                 a->row.drawn = d, a->row.drawn_top = &far.tops[a->draw * BY_SPEC_TOP_FAR];
-                MUST(by_spec_sample(&far, &a->law, &a->row, NULL, -1, &t[1], a->law.n_top ? tops[1] : NULL, err));
-                same = t[0].id == t[1].id && bits(t[0].logprob) == bits(t[1].logprob);
+                MUST(by_spec_sample(&far, &a->law, &a->row, &a->far, a->draft, &t[1], a->law.n_top ? tops[1] : NULL, err));
+                bool judged = a->draft >= 0 && a->law.rule == BY_SAMPLE_REJECTION && !by_sample_is_greedy(&a->params);
+                n_judged += judged;
+                n_accepted += judged && t[0].accepted;
+                if (judged && a->law.history) by_sample_history_pop(a->law.history, t[1].id);
+                if (judged) { /* where the device cannot, the host judges from the device's row of the draft */
+                    by_spec_token own_token;
+                    a->row.drawn = NULL, a->row.logits = rows + (size_t)i * (size_t)V;
+                    MUST(by_spec_sample(&far, &a->law, &a->row, &a->far, a->draft, &own_token, NULL, err));
+                    same = own_token.id == t[0].id && own_token.accepted == t[0].accepted;
+                }
+                same = same && t[0].id == t[1].id && t[0].accepted == t[1].accepted && bits(t[0].logprob) == bits(t[1].logprob);
                 for (int32_t k = 0; k < a->law.n_top; k++)
                     same = same && tops[0][k].id == tops[1][k].id && bits(tops[0][k].logprob) == bits(tops[1][k].logprob);
                 n_drawn++;
             }
             const by_sample_law *l = &a->params.law;
             if (!same)
-                printf("    V %d row %d: t %g p %g k %d min %g edits %d mask %d top %d: host %d %.9g (%s), device %d %.9g\n", V, i,
+                printf("    V %d row %d: t %g p %g k %d min %g edits %d mask %d top %d draft %d: host %d %.9g (%s), device %d %.9g\n", V, i,
                        (double)l->temperature, (double)l->top_p, l->top_k, (double)l->min_p, a->law.history != NULL, a->row.mask != NULL,
-                       a->law.n_top, t[0].id, (double)t[0].logprob, why.msg, d ? d->id : -2, (double)t[1].logprob);
+                       a->law.n_top, a->draft, t[0].id, (double)t[0].logprob, why.msg, d ? d->id : -2, (double)t[1].logprob);
             bad += !same;
             n_all++;
             by_sample_history_deinit(&a->history);
@@ -221,8 +257,64 @@ static int compare_laws(by_device *dev, int32_t V, int rounds) {
     by_mem_free(m);
     by_spec_deinit(&far);
     by_spec_deinit(&near);
-    free(rows), free(masks), free(all);
+    free(rows), free(qs), free(own), free(masks), free(all);
     return bad > 0 || n_drawn < n_all / 2;
+}
+
+/* Tokens that come of drafts drawn from q and judged against p, seed after seed: their law is p. Then drafts drawn from another law
+ * than the one told, which must be noticed. */
+static int judged_law(by_device *dev, int rounds) {
+    enum { V = 12, EACH = 256 };
+    float rows[3][V];
+    by_spec s;
+    by_mem *m = NULL;
+    int failed = 0;
+    MUST(by_spec_init(&s, V, err));
+    s.dev = dev;
+    MUST(by_mem_alloc(&m, dev, sizeof rows, err));
+    for (int wrong = 0; wrong < 2; wrong++) {
+        by_sample_params p = by_sample_params_default();
+        p.law.temperature = 0.9f;
+        if (!wrong) p.law.top_k = 9;
+        for (int i = 0; i < V; i++) rows[0][i] = normal() * 1.5f, rows[1][i] = rows[0][i] + normal(), rows[2][i] = normal();
+        MUST(by_mem_write(m, 0, rows, sizeof rows, err));
+        s.proposed = by_tensor_make(m, V * 4, BY_F32, 2, V);
+        by_sample_dist d;
+        MUST(by_sample_dist_make(&d, rows[0], V, &p.law, s.scratch, err));
+        double law[V], chi = 0;
+        int64_t n[V] = {0}, all = 0, accepted = 0;
+        for (int i = 0; i < V; i++) law[i] = exp((double)by_sample_dist_logprob(&d, i));
+        for (int round = 0; round < rounds; round++) {
+            static int32_t drafts[EACH];
+            MUST(by_spec_reserve(&s, EACH, err));
+            for (int i = 0; i < EACH; i++) {
+                by_sample_token t;
+                p.seed = (uint64_t)(round * EACH + i);
+                MUST(by_sample_row(&t, rows[wrong ? 2 : 1], V, &p, 7, BY_SAMPLE_DRAW_DRAFT, s.scratch, err));
+                drafts[i] = t.id;
+                by_spec_law of = {.params = &p, .seed = p.seed, .rule = BY_SAMPLE_REJECTION};
+                by_spec_row row = {.first = 7};
+                by_spec_drafts told = {.row = 0};
+                if (!by_spec_ask(&s, &of, &row, &told, drafts[i], 0, &s.draws[i])) return printf("not asked FAILED\n"), 1;
+            }
+            MUST(by_spec_draw(&s, by_tensor_make(m, 0, BY_F32, 1, V), EACH, err));
+            for (int i = 0; i < EACH; i++) n[s.drawn[i].id]++, all++, accepted += s.drawn[i].accepted;
+        }
+        int free_n = -1;
+        for (int i = 0; i < V; i++) {
+            double want = law[i] * (double)all;
+            if (want > 0) chi += ((double)n[i] - want) * ((double)n[i] - want) / want, free_n++;
+            else if (n[i]) chi = INFINITY;
+        }
+        double off = (chi - free_n) / sqrt(2.0 * free_n); /* in standard deviations */
+        bool ok = wrong ? off > 8 : off < 5;
+        printf("%lld judged drafts%s: %lld accepted, chi-squared %.1f at %d degrees of freedom %s\n", (long long)all,
+               wrong ? " of another law than told" : "", (long long)accepted, chi, free_n, ok ? "ok" : "FAILED");
+        failed += !ok;
+    }
+    by_mem_free(m);
+    by_spec_deinit(&s);
+    return failed;
 }
 
 static void times(by_device *dev) {
@@ -280,6 +372,10 @@ int main(int argc, char **argv) {
     static const int rounds[] = {8, 80, 40, 40, 40, 20};
     for (size_t v = 0; v < sizeof sizes / sizeof *sizes - quick; v++)
         failed += compare_laws(dev, sizes[v], quick ? 1 + rounds[v] / 20 : rounds[v]);
+    bool some = n_accepted > 5 && n_judged - n_accepted > 5;
+    printf("drafts judged: %d, of them accepted %d %s\n", n_judged, n_accepted, some ? "ok" : "FAILED");
+    failed += !some;
+    failed += judged_law(dev, quick ? 6 : 800);
     if (!quick) times(dev);
     by_device_close(dev);
     printf("%d of the cases failed\n", failed);

@@ -64,6 +64,7 @@ struct by_cuda {
     } tables[BY_CUDA_TABLES];
     int n_tables;
     uint64_t allocs, syncs;  /* calls that steady state must not make */
+    uint64_t bytes_down;
 };
 
 static inline by_cuda *by_cuda_of(by_device *dev) { return static_cast<by_cuda *>(dev->impl); }

@@ -135,6 +135,7 @@ static by_status cuda_read(void *dst, const by_mem *m, size_t off, size_t n, by_
 by_status by_cuda_download(by_cuda *c, void *dst, const unsigned char *from, size_t n, by_err *err) {
     bool small = n <= ANSWER_BYTES - 64;
     c->syncs++;
+    c->bytes_down += n;
     BY_CUDA_TRY(err, cudaMemcpyAsync(c->flags_host, c->flags, 4, cudaMemcpyDeviceToHost, c->stream));
     unsigned char *answer = reinterpret_cast<unsigned char *>(c->flags_host) + 64;
     if (n) BY_CUDA_TRY(err, cudaMemcpyAsync(small ? answer : dst, from, n, cudaMemcpyDeviceToHost, c->stream));
@@ -204,7 +205,7 @@ static by_status cuda_read_rate(by_device *dev, double *bytes_per_s, by_err *err
 
 static void cuda_counts(const by_device *dev, by_device_counts *out) {
     const by_cuda *c = static_cast<const by_cuda *>(dev->impl);
-    *out = {c->allocs, c->syncs};
+    *out = {c->allocs, c->syncs, c->bytes_down};
 }
 
 static by_status cuda_memory(by_device *dev, int64_t *total, int64_t *unused, by_err *err) {

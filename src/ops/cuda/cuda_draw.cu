@@ -1,5 +1,6 @@
-// cuda_draw.cu - draws tokens from rows of logits where they lie: the same numbers in the same order as sample/sample_edit.c,
-// sample_dist.c, sample_kernels.c and sample_pick.c, so that the token is the host's, bit for bit. One block a draw.
+// cuda_draw.cu - draws tokens from rows of logits where they lie, and judges drafts by rejection: the same numbers in the same order as
+// sample/sample_edit.c, sample_dist.c, sample_kernels.c, sample_pick.c and sample_verify.c, so that the token is the host's, bit for bit.
+// One block a draw.
 //
 // Only integer sums and sums in a fixed order decide: blocks of 256 exponentials are added by 16 lanes and a tree, the blocks in
 // order in double; masses are integers. No product is contracted with a sum. Edits happen in a copy of the row. The border of top-p and
@@ -45,6 +46,7 @@ __device__ static double draw_log(double x) {
 struct draw_job {
     by_draw d;
     float *own;  /* [V] room for the edited row, NULL: it is not edited */
+    float *q;    /* [V] room for the draft's edited row, NULL: it is not edited, or there is none */
     float *list; /* [V] room for what is kept, NULL: all are */
     const by_draw_edit *edits;
     const uint32_t *mask;
@@ -69,8 +71,10 @@ __device__ static inline uint32_t mass_of(float x) {
     uint32_t high = x >= 0x1p31f ? 0x80000000u : 0;
     return static_cast<uint32_t>(static_cast<int32_t>(__fsub_rn(x, high ? 0x1p31f : 0.0f))) + high;
 }
-__device__ static inline uint32_t draw_mass(const draw_law &q, float l, int32_t id) {
-    return is_kept(q, l, id) ? mass_of(draw_exp(__fsub_rn(__fsub_rn(scaled_logit(l, q.max, q.inv_t), q.log_s), q.log_kept))) : 0;
+/* Probability times exp(-penalty). */
+__device__ static inline float draw_prob(const draw_law &q, float l, int32_t id, float penalty) {
+    float x = __fsub_rn(__fsub_rn(scaled_logit(l, q.max, q.inv_t), q.log_s), q.log_kept);
+    return is_kept(q, l, id) ? draw_exp(penalty > 0 ? __fsub_rn(x, penalty) : x) : 0;
 }
 
 struct draw_shared {
@@ -111,11 +115,8 @@ __device__ static double log_of_sums(const float *sum, int blocks) {
     return draw_log(total);
 }
 
-/* by_sample_edit into own [V]; all threads. False when a token that is not allowed has a logit that is no number. */
-__device__ static bool edit_row(const draw_job &j, const float *row, int V) {
-    const by_draw &d = j.d;
-    const by_draw_edit *e = j.edits;
-    float *own = j.own;
+/* by_sample_edit and the mask, into own [V]; all threads. False when a token that is not allowed has a logit that is no number. */
+__device__ static bool edit_row(const by_draw &d, const by_draw_edit *e, const uint32_t *mask, float *own, const float *row, int V) {
     int tid = threadIdx.x, bad = 0;
     for (int i = tid; i < V; i += DRAW_THREADS) own[i] = row[i];
     __syncthreads();
@@ -135,8 +136,8 @@ __device__ static bool edit_row(const draw_job &j, const float *row, int V) {
         own[e[i].id] = -INFINITY;
     }
     __syncthreads();
-    for (int i = tid; j.mask && i < V; i += DRAW_THREADS) {
-        if (j.mask[i / 32] >> (i % 32) & 1) continue;
+    for (int i = tid; mask && i < V; i += DRAW_THREADS) {
+        if (mask[i / 32] >> (i % 32) & 1) continue;
         bad |= !(own[i] <= FLT_MAX);
         own[i] = -INFINITY;
     }
@@ -344,14 +345,16 @@ __device__ static bool draw_below(const by_draw &d, uint64_t total, uint64_t &r)
     return false;
 }
 
-/* The token whose mass crosses the drawn number: masses by lane (column modulo the number of lanes), then within the lane. -1: none. */
-__device__ static int32_t pick(const by_draw &d, const draw_law &q, const float *row, int V, draw_shared &s) {
+/* The token whose mass crosses the drawn number: masses by lane (column modulo the number of lanes), then within the lane. -1: no word
+ * would do; NO_MASS: all are 0. */
+enum { NO_MASS = -2 };
+template <class M> __device__ static int32_t pick(const by_draw &d, int V, draw_shared &s, M mass_at) {
     int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
     uint32_t n = lane_count(V);
     for (uint32_t k = static_cast<uint32_t>(tid); k < n; k += DRAW_THREADS) {
         uint32_t sum = 0;
 #pragma unroll 8
-        for (int c = static_cast<int>(k); c < V; c += static_cast<int>(n)) sum += draw_mass(q, row[c], c);
+        for (int c = static_cast<int>(k); c < V; c += static_cast<int>(n)) sum += mass_at(c);
         s.lanes[k] = sum;
     }
     __syncthreads();
@@ -371,7 +374,8 @@ __device__ static int32_t pick(const by_draw &d, const draw_law &q, const float 
         if (i < warp) before += s.warp_sum[i];
         total += s.warp_sum[i];
     }
-    if (total == 0 || !draw_below(d, total, r)) return -1;
+    if (total == 0) return NO_MASS;
+    if (!draw_below(d, total, r)) return -1;
     if (r >= before && r < before + mine) {
         uint32_t k = first;
         for (r -= before; r >= s.lanes[k]; k++) r -= s.lanes[k];
@@ -385,7 +389,7 @@ __device__ static int32_t pick(const by_draw &d, const draw_law &q, const float 
         int32_t found = -1;
         for (int base = s.lane; base < V && found < 0; base += 32 * static_cast<int>(n)) {
             int c = base + lane * static_cast<int>(n);
-            uint64_t mass = c < V ? draw_mass(q, row[c], c) : 0, sum = mass;
+            uint64_t mass = c < V ? mass_at(c) : 0, sum = mass;
             for (int m = 1; m < 32; m *= 2) {
                 uint64_t v = __shfl_up_sync(~0u, sum, m);
                 if (lane >= m) sum += v;
@@ -400,53 +404,92 @@ __device__ static int32_t pick(const by_draw &d, const draw_law &q, const float 
     return s.at;
 }
 
-__global__ void __launch_bounds__(DRAW_THREADS) draw_kernel(view logits, const draw_job *jobs, by_drawn *out, by_drawn_top *tops,
-                                                            int top_stride) {
+/* The lowest of the most likely tokens. All threads. */
+__device__ static int32_t lowest_top(const float *row, int V, float max, draw_shared &s) {
+    if (threadIdx.x == 0) s.at = V;
+    __syncthreads();
+    for (int i = threadIdx.x; i < V; i += DRAW_THREADS)
+        if (row[i] == max) {
+            atomicMin(&s.at, i);
+            break;
+        }
+    __syncthreads();
+    return s.at;
+}
+
+/* The law of a row with that largest logit; returns the logarithm of the sum at the report's temperature. All threads. */
+__device__ static float make_law(const draw_job &j, draw_law &law, const float *row, int V, float max, float report_inv_t, float *sums,
+                                 draw_shared &s) {
+    const by_draw &d = j.d;
+    int blocks = (V + DRAW_BLOCK - 1) / DRAW_BLOCK, tid = threadIdx.x;
+    bool two = d.inv_t != report_inv_t;
+    law = {max, d.inv_t, 0, 0, 0, 0, 0, false};
+    sum_blocks(row, V, max, d.inv_t, sums);
+    if (two) sum_blocks(row, V, max, report_inv_t, sums + blocks);
+    __syncthreads();
+    if (tid == 0 || (tid == 32 && two)) s.total[tid / 32] = log_of_sums(sums + tid / 32 * blocks, blocks);
+    __syncthreads();
+    law.log_s = __double2float_rn(s.total[0]);
+    float log_sum = __double2float_rn(s.total[two]);
+    __syncthreads(); /* the sums are used again */
+    if (d.cuts) cut_row(j, law, row, V, sums, s);
+    return log_sum;
+}
+
+/* by_sample_judge: whether the draft stays, else a token from what p has more than q. -1: the caller looks at it. All threads. */
+__device__ static int32_t judge(const draw_job &j, const draw_law &p, const float *row, const float *q_row, int V, float *sums,
+                                draw_shared &s, int32_t &accepted) {
+    const float penalty = 5e-5f; /* of sample_verify.c */
+    const by_draw &d = j.d;
+    if (j.q) {
+        if (!edit_row(d, j.edits, nullptr, j.q, q_row, V)) return -1;
+        q_row = j.q;
+    }
+    float max = row_top(q_row, V, s);
+    if (!(max > -INFINITY)) return -1;
+    draw_law q;
+    __syncthreads();
+    make_law(j, q, q_row, V, max, d.inv_t, sums, s);
+    float ratio = __fsub_rn(log_prob(p, row[d.draft], d.draft), log_prob(q, q_row[d.draft], d.draft));
+    accepted = ratio == ratio && d.accept < draw_exp(ratio < 0 ? ratio : 0.0f); /* a token that neither has is rejected */
+    if (accepted) return d.draft;
+    int32_t id = pick(d, V, s, [&](int c) {
+        float left = __fsub_rn(draw_prob(p, row[c], c, 0), draw_prob(q, q_row[c], c, penalty));
+        return left > 0 ? mass_of(left) : 0;
+    });
+    return id == NO_MASS ? lowest_top(row, V, p.max, s) : id;
+}
+
+__global__ void __launch_bounds__(DRAW_THREADS) draw_kernel(view logits, view proposed, const draw_job *jobs, by_drawn *out,
+                                                            by_drawn_top *tops, int top_stride) {
     BY_CUDA_DYNAMIC(float, sums); /* [2][blocks] */
     __shared__ draw_shared s;
     const draw_job &j = jobs[blockIdx.x];
     const by_draw &d = j.d;
     const float *row = logits.f32(d.row);
-    int V = logits.cols, blocks = (V + DRAW_BLOCK - 1) / DRAW_BLOCK, tid = threadIdx.x;
+    int V = logits.cols, tid = threadIdx.x;
     bool fine = true;
     if (j.own) {
-        fine = edit_row(j, row, V);
+        fine = edit_row(d, j.edits, j.mask, j.own, row, V);
         row = j.own;
     }
     float max = fine ? row_top(row, V, s) : NAN;
-    by_drawn q = {-1, 0, max, 0, 0};
+    by_drawn q = {-1, 0, max, 0, 0, 0};
     if (!(max > -INFINITY)) { /* also NaN */
         if (tid == 0) out[blockIdx.x] = q;
         return;
     }
     draw_law law = {max, d.inv_t, 0, 0, 0, 0, 0, false};
     if (d.kind == BY_DRAW_ARGMAX) {
-        if (tid == 0) s.at = V;
-        __syncthreads();
-        for (int i = tid; i < V; i += DRAW_THREADS)
-            if (row[i] == max) {
-                atomicMin(&s.at, i);
-                break;
-            }
-        __syncthreads();
-        q.id = s.at;
+        q.id = lowest_top(row, V, max, s);
     } else {
-        bool two = d.inv_t != d.report_inv_t;
-        sum_blocks(row, V, max, d.inv_t, sums);
-        if (two) sum_blocks(row, V, max, d.report_inv_t, sums + blocks);
-        __syncthreads();
-        if (tid == 0 || (tid == 32 && two)) s.total[tid / 32] = log_of_sums(sums + tid / 32 * blocks, blocks);
-        __syncthreads();
-        law.log_s = __double2float_rn(s.total[0]);
-        q.log_sum = __double2float_rn(s.total[two]);
-        if (d.cuts) {
-            __syncthreads(); /* the sums are used again */
-            cut_row(j, law, row, V, sums, s);
-        }
+        q.log_sum = make_law(j, law, row, V, max, d.report_inv_t, sums, s);
         q.log_kept = law.log_kept;
-        q.id = pick(d, law, row, V, s);
+        if (d.judges) q.id = judge(j, law, row, proposed.f32(d.q_row), V, sums, s, q.accepted);
+        else q.id = pick(d, V, s, [&](int c) { return mass_of(draw_prob(law, row[c], c, 0)); });
     }
     if (q.id >= 0) q.logit = row[q.id];
+    else q.id = -1;
     if (tid == 0) out[blockIdx.x] = q;
     if (d.n_top == 0 || q.id < 0) return;
     law.inv_t = d.report_inv_t;
@@ -456,7 +499,10 @@ __global__ void __launch_bounds__(DRAW_THREADS) draw_kernel(view logits, const d
 
 /* ---- host ------------------------------------------------------------------------------------------------------- */
 
-static bool is_edited(const by_draw &d) { return d.mask || d.n_added || d.n_seen || d.n_banned; }
+static bool has_edits(const by_draw &d) { return d.n_added || d.n_seen || d.n_banned; }
+static size_t rows_of(const by_draw &d) {
+    return static_cast<size_t>(d.mask || has_edits(d)) + static_cast<size_t>(d.judges && has_edits(d)) + static_cast<size_t>(d.cuts);
+}
 
 /* Masks that lie behind one another move in one piece. */
 static by_status upload_masks(by_cuda *c, unsigned char *to, const by_draws *w, size_t bytes, by_err *err) {
@@ -484,10 +530,11 @@ static by_status upload_jobs(by_cuda *c, unsigned char *to, const by_draws *w, c
         int32_t n = w->n - i < EACH ? w->n - i : static_cast<int32_t>(EACH);
         for (int32_t k = 0; k < n; k++) {
             const by_draw &d = w->draws[i + k];
-            some[k] = {d, nullptr, nullptr, edits + d.edit0, nullptr};
+            some[k] = {d, nullptr, nullptr, nullptr, edits + d.edit0, nullptr};
             some[k].d.mask = nullptr;
             if (d.mask) some[k].mask = masks, masks += words;
-            if (is_edited(d)) some[k].own = rows, rows += row;
+            if (d.mask || has_edits(d)) some[k].own = rows, rows += row;
+            if (d.judges && has_edits(d)) some[k].q = rows, rows += row;
             if (d.cuts) some[k].list = rows, rows += row;
         }
         BY_TRY(by_cuda_upload(c, to + static_cast<size_t>(i) * sizeof *some, some, static_cast<size_t>(n) * sizeof *some, err));
@@ -500,7 +547,7 @@ by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draws *
     size_t n = static_cast<size_t>(w->n), V = static_cast<size_t>(logits->cols), mask = (V + 31) / 32 * 4, n_masks = 0, n_rows = 0;
     for (int32_t i = 0; i < w->n; i++) {
         n_masks += w->draws[i].mask != nullptr;
-        n_rows += static_cast<size_t>(is_edited(w->draws[i])) + w->draws[i].cuts;
+        n_rows += rows_of(w->draws[i]);
     }
     size_t edits = static_cast<size_t>(w->n_edits) * sizeof *w->edits, tops = n * static_cast<size_t>(w->top_stride), row = (V + 63) / 64 * 64;
     size_t back = by_cuda_pad(n * sizeof(by_drawn)) + tops * sizeof(by_drawn_top);
@@ -517,8 +564,9 @@ by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draws *
     size_t smem = (V + DRAW_BLOCK - 1) / DRAW_BLOCK * 8;
     BY_TRY(by_cuda_smem(draw_kernel, smem, err));
     BY_CUDA_TRY(err, by_cuda_launch(c, draw_kernel, dim3(static_cast<unsigned>(n)), DRAW_THREADS, smem, view_of(*logits),
-                                    reinterpret_cast<const draw_job *>(jobs), reinterpret_cast<by_drawn *>(drawn),
+                                    view_of(w->proposed), reinterpret_cast<const draw_job *>(jobs), reinterpret_cast<by_drawn *>(drawn),
                                     reinterpret_cast<by_drawn_top *>(top), w->top_stride));
+    c->bytes_down += tops * sizeof(by_drawn_top);
     if (tops) BY_CUDA_TRY(err, cudaMemcpyAsync(w->tops, top, tops * sizeof(by_drawn_top), cudaMemcpyDeviceToHost, c->stream));
     return by_cuda_download(c, w->out, drawn, n * sizeof(by_drawn), err);
 }
