@@ -24,7 +24,7 @@ target_compile_options(by_cuda_host PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1> $<$<C
 set_source_files_properties(${here}/cuda_host.cpp PROPERTIES COMPILE_OPTIONS -O2) # all spend most of their time there
 set_target_properties(by_cuda_host PROPERTIES CXX_STANDARD 17 CXX_EXTENSIONS ON)
 
-foreach(program ops draw engine)
+foreach(program ops draw engine golden)
   add_executable(host_${program} ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_${program}.c)
   set_target_properties(host_${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests LINKER_LANGUAGE CXX ENABLE_EXPORTS ON)
   target_compile_definitions(host_${program} PRIVATE _GNU_SOURCE)
@@ -69,6 +69,8 @@ set_tests_properties(cuda_host_launched PROPERTIES LABELS unit TIMEOUT 60 FIXTUR
 if(NOT BATHYC_SANITIZE)
   add_test(NAME cuda_host_engine COMMAND host_engine ${CMAKE_SOURCE_DIR}/tests/golden/data/model/tiny_b/checkpoint)
   add_test(NAME cuda_host_tiny COMMAND bash ${CMAKE_SOURCE_DIR}/tests/gpu/tiny.sh $<TARGET_FILE:host_bathyc> ${CMAKE_SOURCE_DIR} quick)
-  set_tests_properties(cuda_host_engine cuda_host_tiny PROPERTIES LABELS unit TIMEOUT 900
+  add_test(NAME cuda_host_golden COMMAND host_golden ${CMAKE_SOURCE_DIR}/models/tiny
+    ${CMAKE_SOURCE_DIR}/tests/golden/data/device/greedy.jsonl)
+  set_tests_properties(cuda_host_engine cuda_host_tiny cuda_host_golden PROPERTIES LABELS unit TIMEOUT 900
     ENVIRONMENT "CUDA_HOST_SM=90;CUDA_HOST_STREAMS=late")
 endif()
