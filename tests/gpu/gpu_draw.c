@@ -1,6 +1,7 @@
 /* gpu_draw.c - draws of the cuda backend against the host's sampler: the same token and the same bits of the log-probability, over
- * vocabularies, temperatures, rules, and rows with ties, removed tokens and values that are no numbers; drafts judged by rejection alike,
- * and the law of what comes of them. Then times of a draw from the true vocabulary. Exit code 1 when something differs, 77 when the machine has no device. */
+ * vocabularies, temperatures, rules, and rows with ties, removed tokens and values that are no numbers; drafts judged by rejection
+ * alike, and the law of what comes of them. Then times of a draw from the true vocabulary. Exit code 1 when something differs, 77 when
+ * the machine has no device. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,6 +183,41 @@ static void random_draft(asked *a, const float *row, float *q, float *own, int32
 
 static int n_judged, n_accepted; /* drafts, over all vocabularies */
 
+/* by_spec_sample from the host's logits and from what the device drew, if it did. */
+static bool same_token(by_spec *far, by_spec *near, asked *a, const float *row) {
+    by_sample_top tops[2][BY_SPEC_TOP_FAR];
+    by_spec_token t[2] = {{.id = -1}, {.id = -1}};
+    by_err why = {0};
+    const by_drawn *d = a->draw >= 0 ? &far->drawn[a->draw] : NULL;
+    by_sample_history *h = a->law.history;
+    a->row.logits = row;
+    by_status status = by_spec_sample(near, &a->law, &a->row, &a->near, a->draft, &t[0], a->law.n_top ? tops[0] : NULL, &why);
+    if (status == BY_OK && h) by_sample_history_pop(h, t[0].id);
+    bool same = d && (status == BY_OK ? d->id >= 0 || a->params.rule == BY_SAMPLE_DEEPINFER : d->id < 0);
+    if (same && d->id >= 0) {
+        a->row.logits = NULL; /* nobody looks there */
+        a->row.drawn = d, a->row.drawn_top = &far->tops[a->draw * BY_SPEC_TOP_FAR];
+        MUST(by_spec_sample(far, &a->law, &a->row, &a->far, a->draft, &t[1], a->law.n_top ? tops[1] : NULL, err));
+        if (h) by_sample_history_pop(h, t[1].id);
+        same = t[0].id == t[1].id && t[0].accepted == t[1].accepted && bits(t[0].logprob) == bits(t[1].logprob);
+        for (int32_t k = 0; k < a->law.n_top; k++)
+            same = same && tops[0][k].id == tops[1][k].id && bits(tops[0][k].logprob) == bits(tops[1][k].logprob);
+    }
+    if (same && d->id >= 0 && a->draft >= 0 && a->law.rule == BY_SAMPLE_REJECTION && !by_sample_is_greedy(&a->params)) {
+        n_judged++; /* where the device cannot, the host judges from the device's row of the draft */
+        n_accepted += t[0].accepted;
+        a->row.drawn = NULL, a->row.logits = row;
+        MUST(by_spec_sample(far, &a->law, &a->row, &a->far, a->draft, &t[1], NULL, err));
+        same = t[0].id == t[1].id && t[0].accepted == t[1].accepted && bits(t[0].logprob) == bits(t[1].logprob);
+    }
+    const by_sample_law *l = &a->params.law;
+    if (!same)
+        printf("    t %g p %g k %d min %g edits %d mask %d top %d draft %d: host %d %.9g (%s), device %d %.9g\n", (double)l->temperature,
+               (double)l->top_p, l->top_k, (double)l->min_p, h != NULL, a->row.mask != NULL, a->law.n_top, a->draft, t[0].id,
+               (double)t[0].logprob, why.msg, d ? d->id : -2, (double)t[1].logprob);
+    return same;
+}
+
 /* One call of the device with many laws, against by_spec_sample on the host. */
 static int compare_laws(by_device *dev, int32_t V, int rounds) {
     enum { N = 24 };
@@ -190,7 +226,6 @@ static int compare_laws(by_device *dev, int32_t V, int rounds) {
     by_spec far, near;
     by_mem *m = NULL;
     asked *all = calloc(N, sizeof *all);
-    by_sample_top tops[2][BY_SPEC_TOP_FAR];
     int bad = 0, n_drawn = 0, n_all = 0;
     MUST(by_spec_init(&far, V, err));
     MUST(by_spec_init(&near, V, err));
@@ -216,41 +251,10 @@ static int compare_laws(by_device *dev, int32_t V, int rounds) {
         MUST(by_mem_write(m, (size_t)V * N * 4, qs, (size_t)V * N * 4, err));
         MUST(by_spec_draw(&far, by_tensor_make(m, 0, BY_F32, N, V), n, err));
         for (int i = 0; i < N; i++) {
-            asked *a = &all[i];
-            by_spec_token t[2] = {{.id = -1}, {.id = -1}};
-            by_err why = {0};
-            const by_drawn *d = a->draw >= 0 ? &far.drawn[a->draw] : NULL;
-            a->row.logits = rows + (size_t)i * (size_t)V;
-            by_status status = by_spec_sample(&near, &a->law, &a->row, &a->near, a->draft, &t[0], a->law.n_top ? tops[0] : NULL, &why);
-            if (status == BY_OK && a->law.history) by_sample_history_pop(a->law.history, t[0].id);
-            bool same = d && (status == BY_OK ? d->id >= 0 || a->params.rule == BY_SAMPLE_DEEPINFER : d->id < 0);
-            if (same && d->id >= 0) {
-                a->row.logits = NULL; /* nobody looks there */
-                a->row.drawn = d, a->row.drawn_top = &far.tops[a->draw * BY_SPEC_TOP_FAR];
-                MUST(by_spec_sample(&far, &a->law, &a->row, &a->far, a->draft, &t[1], a->law.n_top ? tops[1] : NULL, err));
-                bool judged = a->draft >= 0 && a->law.rule == BY_SAMPLE_REJECTION && !by_sample_is_greedy(&a->params);
-                n_judged += judged;
-                n_accepted += judged && t[0].accepted;
-                if (judged && a->law.history) by_sample_history_pop(a->law.history, t[1].id);
-                if (judged) { /* where the device cannot, the host judges from the device's row of the draft */
-                    by_spec_token own_token;
-                    a->row.drawn = NULL, a->row.logits = rows + (size_t)i * (size_t)V;
-                    MUST(by_spec_sample(&far, &a->law, &a->row, &a->far, a->draft, &own_token, NULL, err));
-                    same = own_token.id == t[0].id && own_token.accepted == t[0].accepted;
-                }
-                same = same && t[0].id == t[1].id && t[0].accepted == t[1].accepted && bits(t[0].logprob) == bits(t[1].logprob);
-                for (int32_t k = 0; k < a->law.n_top; k++)
-                    same = same && tops[0][k].id == tops[1][k].id && bits(tops[0][k].logprob) == bits(tops[1][k].logprob);
-                n_drawn++;
-            }
-            const by_sample_law *l = &a->params.law;
-            if (!same)
-                printf("    V %d row %d: t %g p %g k %d min %g edits %d mask %d top %d draft %d: host %d %.9g (%s), device %d %.9g\n", V, i,
-                       (double)l->temperature, (double)l->top_p, l->top_k, (double)l->min_p, a->law.history != NULL, a->row.mask != NULL,
-                       a->law.n_top, a->draft, t[0].id, (double)t[0].logprob, why.msg, d ? d->id : -2, (double)t[1].logprob);
-            bad += !same;
+            n_drawn += all[i].draw >= 0 && far.drawn[all[i].draw].id >= 0;
+            bad += !same_token(&far, &near, &all[i], rows + (size_t)i * (size_t)V);
             n_all++;
-            by_sample_history_deinit(&a->history);
+            by_sample_history_deinit(&all[i].history);
         }
     }
     printf("V %6d any law: %d of %d rows drawn, %d differ %s\n", V, n_drawn, n_all, bad, bad || n_drawn < n_all / 2 ? "FAILED" : "ok");
