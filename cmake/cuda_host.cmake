@@ -24,10 +24,11 @@ target_compile_options(by_cuda_host PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1> $<$<C
 set_source_files_properties(${here}/cuda_host.cpp PROPERTIES COMPILE_OPTIONS -O2) # all spend most of their time there
 set_target_properties(by_cuda_host PROPERTIES CXX_STANDARD 17 CXX_EXTENSIONS ON)
 
-foreach(program ops draw engine golden)
+foreach(program ops draw steady engine golden)
   add_executable(host_${program} ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_${program}.c)
   set_target_properties(host_${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests LINKER_LANGUAGE CXX ENABLE_EXPORTS ON)
-  target_compile_definitions(host_${program} PRIVATE _GNU_SOURCE)
+  target_compile_definitions(host_${program} PRIVATE _GNU_SOURCE BY_CUDA_HOST=1)
+  target_include_directories(host_${program} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(host_${program} PRIVATE by_cuda_host by_engine ${CMAKE_DL_LIBS})
 endforeach()
 
@@ -57,6 +58,7 @@ endfunction()
 by_cuda_host_test(ops ops quick "CUDA_HOST_SM=90;CUDA_HOST_STREAMS=late")
 by_cuda_host_test(plain ops small "CUDA_HOST_SM=100;CUDA_HOST_STREAMS=late")
 by_cuda_host_test(shuffled ops quick "CUDA_HOST_SM=90;CUDA_HOST_SEED=2;CUDA_HOST_MMA=backwards;CUDA_HOST_STREAMS=rush")
+by_cuda_host_test(steady steady "${CMAKE_SOURCE_DIR}/tests/golden/data/model/tiny_b/checkpoint;${CMAKE_SOURCE_DIR}/models/tiny" "CUDA_HOST_SM=90;CUDA_HOST_STREAMS=late")
 by_cuda_host_test(draw draw quick "CUDA_HOST_SM=90;CUDA_HOST_SEED=3;CUDA_HOST_STREAMS=late")
 foreach(how now late rush)
   add_test(NAME cuda_host_streams_${how} COMMAND host_streams)

@@ -66,7 +66,8 @@ static by_status keep_banned(by_engine *e, by_err *err) {
 static by_status watch_rows(by_engine *e, by_err *err) {
     int64_t n = e->opts.sched.max_rows;
     BY_TRY(by_mem_alloc(&e->marks, e->dev, by_mul_size((size_t)n, 8), err));
-    for (int i = 0; i < 2; i++) e->bad[i] = by_tensor_make(e->marks, i * n * 4, BY_I32, n, 1);
+    BY_TRY(by_mem_view_room(e->marks, (size_t)n * 8, err));
+    e->bad = by_tensor_make(e->marks, 0, BY_I32, 2 * n, 1);
     by_runner_set_tap(e->runner, by_engine_check_rows, e);
     return BY_OK;
 }
@@ -104,6 +105,7 @@ static by_status open_parts(by_engine *e, by_err *err) {
     by_runner_opts run = by_engine_runner_opts(e);
     BY_TRY(by_runner_create(&e->runner, e->model, e->kv, &run, err));
     BY_TRY(by_runner_reserve(e->runner, err)); /* so that memory for a step is never missing once requests run */
+    BY_TRY(by_engine_reserve_draws(e, err));
     BY_TRY(by_engine_drafts_measure(e, err));
     BY_TRY(watch_rows(e, err));
     by_sched_pool vt = by_engine_pool(e);

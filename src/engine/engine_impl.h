@@ -243,7 +243,7 @@ struct by_engine {
     by_spec_target *targets; /* [max_seqs + choices] (device) */
     int32_t cap_targets;
     by_mem *marks;          /* (device): which rows were not finite, in front of the boundary and behind the last layer */
-    by_tensor bad[2];
+    by_tensor bad;          /* all of them */
     int32_t n_checked[2];
 
     int32_t n_drafts;       /* longest block; 0 = drafting is off */
@@ -336,6 +336,8 @@ by_status by_engine_size_caches(by_engine *e, by_kv_layout *layout, by_kv_opts *
 /* Those, as sized: e->kv. Errors: BY_ENOMEM (what was asked for and what is free). */
 by_status by_engine_create_caches(by_engine *e, const by_kv_layout *layout, const by_kv_opts *pool, by_err *err);
 by_runner_opts by_engine_runner_opts(const by_engine *e);
+/* Room on the device for the draws of the largest step, where it draws. Errors: BY_ENOMEM. */
+by_status by_engine_reserve_draws(by_engine *e, by_err *err);
 
 /* init: n_drafts and memory, before the caches are laid out. measure: the cost curve, before anybody uses runner and caches. */
 by_status by_engine_drafts_init(by_engine *e, by_err *err);

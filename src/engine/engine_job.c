@@ -301,19 +301,17 @@ by_status by_engine_check_rows(void *arg, int32_t layer, by_tensor h, by_err *er
     by_engine *e = arg;
     bool boundary = layer == e->model->boundary && e->opts.trunc == BY_TRUNC_COMPACT, last = layer == e->model->cfg.n_layers;
     if (!boundary && !last) return BY_OK;
-    by_tensor bad = e->bad[last ? 1 : 0];
+    by_tensor bad = e->bad;
+    bad.off = last ? (int64_t)e->n_checked[0] * 4 : 0; /* both in one piece, for one read */
     bad.rows = e->n_checked[last ? 1 : 0] = (int32_t)h.rows;
     return by_op_check_rows(e->dev, &(by_check_rows_args){.x = h, .bad = bad}, err);
 }
 
 /* Marks of one place: the rows of the job in order, where `kept`, only those that have gone on behind the boundary. */
-static by_status find_bad_rows(by_engine *e, by_job *job, int place, by_err *err) {
+static void find_bad_rows(by_engine *e, by_job *job, int place, const int32_t *bad) {
     int32_t n = e->n_checked[place], n_seen = 0, layer = place ? e->model->cfg.n_layers : e->model->boundary;
     bool kept = n != job->n_run_rows;
-    const void *view;
-    if (n == 0) return BY_OK;
-    BY_TRY(by_mem_view(&view, e->bad[place].mem, (size_t)e->bad[place].off, (size_t)n * 4, err));
-    const int32_t *bad = view;
+    if (n == 0) return;
     for (int32_t i = 0; i < job->n_seqs; i++) {
         by_job_row *r = &job->rows[i];
         if (r->skipped) continue;
@@ -323,16 +321,18 @@ static by_status find_bad_rows(by_engine *e, by_job *job, int place, by_err *err
             if (bad[n_seen] && (r->bad_at < 0 || t < r->bad_at)) mark_bad(e, r, t, layer);
     }
     assert(n_seen == n);
-    by_mem_unview(e->bad[place].mem);
-    return BY_OK;
 }
 
 /* Ends when the device has done the step, also where it runs by itself: the marks are its last answer but the logits. */
 static by_status run_step(by_engine *e, by_job *job, int32_t n, by_err *err) {
     e->n_checked[0] = e->n_checked[1] = 0;
     BY_TRY(by_runner_step(e->runner, e->steps, n, err));
-    BY_TRY(find_bad_rows(e, job, 0, err));
-    BY_TRY(find_bad_rows(e, job, 1, err));
+    int32_t n_marks = e->n_checked[0] + e->n_checked[1];
+    const void *marks;
+    BY_TRY(by_mem_view(&marks, e->marks, 0, (size_t)n_marks * 4, err)); /* waits, also for a step that nothing is marked in */
+    find_bad_rows(e, job, 0, marks);
+    find_bad_rows(e, job, 1, (const int32_t *)marks + e->n_checked[0]);
+    by_mem_unview(e->marks);
     return by_runner_problem(e->runner, err);
 }
 

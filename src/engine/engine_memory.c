@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #include "engine/engine_impl.h"
+#include "ops/scratch.h"
 
-enum { BACKTRACK = 6 };
+enum { BACKTRACK = 6, VIEW_BYTES = 64 << 20 };
 
 /* Tokens that may be rolled back: a block's, and the token behind it. */
 static int32_t backtrack(const by_engine *e) {
@@ -100,11 +101,32 @@ by_runner_opts by_engine_runner_opts(const by_engine *e) {
     return run;
 }
 
-/* Buffers of steps with the longest context there may be, and the marks of their rows. */
+static int32_t most_edits(int32_t n_draws) {
+    int64_t n = (int64_t)n_draws * BY_SPEC_EDITS_FAR;
+    return n < INT32_MAX ? (int32_t)n : INT32_MAX;
+}
+
+static int64_t draw_bytes(const by_engine *e) {
+    int32_t n = by_engine_runner_opts(e).max_logits;
+    return by_device_draws(e->dev) ? by_scratch_draws(n, e->model->cfg.vocab_size, most_edits(n), BY_SPEC_TOP_FAR) : 0;
+}
+
+by_status by_engine_reserve_draws(by_engine *e, by_err *err) {
+    int32_t n = by_engine_runner_opts(e).max_logits;
+    if (!by_device_draws(e->dev)) return BY_OK;
+    int64_t logits = (int64_t)n * e->model->cfg.vocab_size * 4; /* what the host looks at itself; of many rows a part, the rest on demand */
+    BY_TRY(by_mem_view_room(by_runner_logits(e->runner).mem, (size_t)(logits < VIEW_BYTES ? logits : VIEW_BYTES), err));
+    return by_device_draw_room(e->dev, n, e->model->cfg.vocab_size, most_edits(n), BY_SPEC_TOP_FAR, err);
+}
+
+/* Buffers of steps with the longest context there may be, the marks of their rows, and what the operators take on a device with memory
+ * of its own. */
 static int64_t buffer_bytes(const by_engine *e) {
     by_runner_opts run = by_engine_runner_opts(e);
     run.max_context = longest(e);
-    return by_runner_bytes(e->model, &run) + 8 * (int64_t)run.max_rows;
+    int64_t scratch = by_device_draws(e->dev) ? by_runner_scratch_bytes(e->model, &run) : 0, draws = draw_bytes(e);
+    if (draws > scratch) scratch = draws; /* one after the other */
+    return by_runner_bytes(e->model, &run) + 8 * (int64_t)run.max_rows + scratch;
 }
 
 by_status by_engine_reserve_memory(by_engine *e, int64_t *bytes, by_err *err) {

@@ -48,6 +48,7 @@ by_status by_solo_reserve(by_solo *s, int64_t context, int32_t chunk, by_err *er
     BY_TRY(by_kv_create(&s->kv, s->dev, &layout, &pool, err));
     by_runner_opts run = {.max_rows = step, .max_seqs = 1, .max_logits = s->max_logits, .max_context = context + K, .n_drafts = K};
     BY_TRY(by_runner_create(&s->runner, s->model, s->kv, &run, err));
+    if (by_device_draws(s->dev)) BY_TRY(by_runner_reserve(s->runner, err)); /* elsewhere measuring takes as long as a step */
     return by_kv_seq_init(&s->seq, s->kv, context + K, err);
 }
 

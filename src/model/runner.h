@@ -53,7 +53,8 @@ by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by
 void by_runner_destroy(by_runner *r);
 
 /* Makes the device allocate now what operators need for the largest step and draft call that the runner's options allow, so that no
- * later one allocates. Before the first step: the caches hold nothing behind it. Errors: BY_ENOMEM, those of the operators. */
+ * later one allocates. Before the first step: the caches hold nothing behind it. Errors: BY_ENOMEM (with the bytes), those of the
+ * operators. */
 by_status by_runner_reserve(by_runner *r, by_err *err);
 
 /* Runs a step. Errors: BY_EINVAL (an empty step, more rows than the runner holds, a token id out of range: named), those of
@@ -109,7 +110,9 @@ void by_runner_set_tap(by_runner *r, by_runner_tap *tap, void *arg);
 /* Experts of each row of the layer that ran last, [rows, k] int32 on the device: at a tap of layer l + 1, those of layer l. */
 by_tensor by_runner_routing(const by_runner *r);
 
-/* Bytes of device memory a runner with these options takes. */
+/* Bytes of device memory a runner with these options takes; and what operators then take at most beside it, on a device with memory of
+ * its own (by_runner_reserve takes no more). Neither looks at weights: they are good for plans. */
 int64_t by_runner_bytes(const by_model *model, const by_runner_opts *opts);
+int64_t by_runner_scratch_bytes(const by_model *model, const by_runner_opts *opts);
 
 #endif

@@ -138,11 +138,13 @@ void *by_device_scratch(by_device *dev, size_t n, by_err *err) {
 }
 
 bool by_device_measure_begin(by_device *dev) {
-    dev->measures = dev->vt == NULL;
-    return dev->measures;
+    if (dev->vt) return dev->vt->measure(dev, true, NULL) == BY_OK;
+    dev->measures = true;
+    return true;
 }
 
 by_status by_device_measure_end(by_device *dev, by_err *err) {
+    if (dev->vt) return dev->vt->measure(dev, false, err);
     dev->measures = false;
     return by_device_scratch(dev, dev->most_scratch, err) ? BY_OK : BY_ENOMEM;
 }
@@ -208,7 +210,7 @@ void *by_mem_host(const by_mem *shared) {
     return shared->ptr;
 }
 
-by_device_room by_device_room_get(const by_device *dev) { return (by_device_room){dev->limit, dev->used}; }
+by_device_room by_device_room_get(const by_device *dev) { return (by_device_room){dev->limit, dev->used, dev->scratch_used}; }
 
 void by_mem_free(by_mem *m) {
     if (!m) return;
@@ -261,6 +263,16 @@ by_status by_mem_copy(by_mem *dst, size_t dst_off, const by_mem *src, size_t src
     return BY_OK;
 }
 
+by_status by_mem_view_room(by_mem *mem, size_t n, by_err *err) {
+    if (!mem->dev->vt || n <= mem->view_bytes) return BY_OK;
+    mem->dev->vt->host_free(mem->view);
+    mem->view = mem->dev->vt->host_alloc(n);
+    mem->view_bytes = mem->view ? n : 0;
+    if (!mem->view) return BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes for views of device memory", n);
+    mem->dev->view_allocs++;
+    return BY_OK;
+}
+
 by_status by_mem_view(const void **ptr, by_mem *mem, size_t off, size_t n, by_err *err) {
     assert(off <= mem->bytes && n <= mem->bytes - off);
     if (!mem->dev->vt) {
@@ -268,15 +280,8 @@ by_status by_mem_view(const void **ptr, by_mem *mem, size_t off, size_t n, by_er
         *ptr = mem->ptr + off;
         return BY_OK;
     }
-    if (n > mem->view_bytes) {
-        size_t want = n > 2 * mem->view_bytes ? n : 2 * mem->view_bytes; /* by steps: a run's longest views come late */
-        want = want < mem->bytes ? want : mem->bytes;
-        mem->dev->vt->host_free(mem->view);
-        mem->view = mem->dev->vt->host_alloc(want);
-        mem->view_bytes = mem->view ? want : 0;
-        if (!mem->view) return BY_FAIL(err, BY_ENOMEM, "out of memory: %zu bytes for a view of device memory", want);
-        mem->dev->view_allocs++;
-    }
+    size_t want = n > 2 * mem->view_bytes ? n : 2 * mem->view_bytes; /* by steps: a run's longest views come late */
+    if (n > mem->view_bytes) BY_TRY(by_mem_view_room(mem, want < mem->bytes ? want : mem->bytes, err));
     *ptr = mem->view;
     return mem->dev->vt->read(mem->view, mem, off, n, err);
 }
@@ -295,6 +300,12 @@ by_device_counts by_device_counts_get(const by_device *dev) {
 /* ---- draws ---- */
 
 bool by_device_draws(const by_device *dev) { return dev->vt != NULL; }
+
+by_status by_device_draw_room(by_device *dev, int32_t n, int64_t V, int32_t n_edits, int32_t n_top, by_err *err) {
+    if (!dev->vt) return BY_FAIL(err, BY_EUNSUPPORTED, "backend %s does not draw", dev->name);
+    assert(n > 0 && V > 0 && n_edits >= 0 && n_top >= 0);
+    return dev->vt->draw_room(dev, n, V, n_edits, n_top, err);
+}
 
 by_status by_device_draw(by_device *dev, by_tensor logits, const by_draws *what, by_err *err) {
     if (!dev->vt) return BY_FAIL(err, BY_EUNSUPPORTED, "backend %s does not draw", dev->name);

@@ -32,6 +32,7 @@ struct by_helper;
  * both sides. */
 typedef struct by_mem_vt {
     void (*close)(by_device *dev);
+    by_status (*measure)(by_device *dev, bool begins, by_err *err); /* by_device_measure_*; cannot fail when it begins */
     by_status (*alloc)(by_mem *m, const void *host, bool keep_on_host, by_err *err);
     void (*free)(by_mem *m);
     by_status (*write)(by_mem *m, size_t off, const void *src, size_t n, by_err *err);
@@ -40,6 +41,7 @@ typedef struct by_mem_vt {
     by_status (*copy)(by_mem *dst, size_t dst_off, const by_mem *src, size_t src_off, size_t n, by_err *err);
     by_status (*read_rate)(by_device *dev, double *bytes_per_s, by_err *err);
     by_status (*draw)(by_device *dev, const by_tensor *logits, const by_draws *what, by_err *err);
+    by_status (*draw_room)(by_device *dev, int32_t n, int64_t V, int32_t n_edits, int32_t n_top, by_err *err);
     /* Host memory that downloads reach fast; NULL when there is none. */
     void *(*host_alloc)(size_t n);
     void (*host_free)(void *p);
@@ -60,7 +62,7 @@ struct by_device {
     int32_t n_threads;
     by_mem *mems;
     by_mem *chunks; /* guard: mappings of small imports, the newest first */
-    int64_t limit, used; /* by_device_room */
+    int64_t limit, used, scratch_used; /* by_device_room */
     struct by_helper *helper; /* by_device_beside of host memory */
     void *scratch;
     size_t scratch_bytes;

@@ -98,7 +98,8 @@ by_device_counts by_device_counts_get(const by_device *dev);
 
 typedef struct by_device_room {
     int64_t limit; /* bytes that by_mem handles may take together; 0 = no limit */
-    int64_t used;  /* by allocated and imported memory; what stays on the host does not count */
+    int64_t used;  /* by allocated and imported memory, and scratch of operators; what stays on the host does not count */
+    int64_t scratch; /* this part of it; 0 on devices that work in host memory */
 } by_device_room;
 by_device_room by_device_room_get(const by_device *dev);
 
@@ -122,6 +123,8 @@ by_status by_mem_copy(by_mem *dst, size_t dst_off, const by_mem *src, size_t src
  * no operator may run. For reading; a device with its own memory copies to a buffer of the handle. */
 by_status by_mem_view(const void **ptr, by_mem *mem, size_t off, size_t n, by_err *err);
 void by_mem_unview(by_mem *mem);
+/* Makes views of up to n bytes allocate nothing. Errors: BY_ENOMEM. */
+by_status by_mem_view_room(by_mem *mem, size_t n, by_err *err);
 
 /* ---- work beside the device ------------------------------------------------------------------------------------ */
 
@@ -220,6 +223,9 @@ typedef struct by_draws {
 
 /* Whether by_device_draw works: devices whose memory is far, where rows of logits had better stay. */
 bool by_device_draws(const by_device *dev);
+/* Makes room for up to n draws of any kind from rows of V logits, with so many edits in all and likeliest tokens each. More can be drawn,
+ * but then the device allocates. Errors: BY_ENOMEM, BY_EUNSUPPORTED. */
+by_status by_device_draw_room(by_device *dev, int32_t n, int64_t V, int32_t n_edits, int32_t n_top, by_err *err);
 /* Draws tokens from rows of logits [.., V] F32, which stay as they are; waits. Errors: BY_ENOMEM, BY_EDEVICE, BY_EUNSUPPORTED. */
 by_status by_device_draw(by_device *dev, by_tensor logits, const by_draws *what, by_err *err);
 

@@ -170,6 +170,7 @@ const char *cudaGetErrorString(cudaError_t rc) {
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+    case cudaErrorNotReady: return "device not ready";
     case cudaErrorCapturedEvent: return "operation not permitted on an event last recorded in a capturing stream";
     default: return "invalid configuration argument";
     }
@@ -289,6 +290,11 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     call in("cudaEventRecord");
     *e = {s, s->queued, s->captures != nullptr};
     return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+    call in("cudaEventQuery");
+    if (e->captured) return report(cudaErrorCapturedEvent);
+    return e->on && e->on->done < e->at ? report(cudaErrorNotReady) : cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     call in("cudaEventSynchronize");

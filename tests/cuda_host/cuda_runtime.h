@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "cuda_host/cuda_host.h"
+#include "cuda_host/cuda_host_counts.h"
 
 #define __host__
 #define __device__
@@ -63,7 +64,8 @@ enum cudaError_t {
     cudaErrorInvalidConfiguration,
     cudaErrorStreamCaptureUnsupported,
     cudaErrorStreamCaptureInvalidated,
-    cudaErrorCapturedEvent
+    cudaErrorCapturedEvent,
+    cudaErrorNotReady
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
@@ -115,6 +117,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *e);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
+cudaError_t cudaEventQuery(cudaEvent_t e);
 cudaError_t cudaEventSynchronize(cudaEvent_t e);
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out);
@@ -122,12 +125,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t g, unsigned l
 cudaError_t cudaGraphLaunch(cudaGraphExec_t g, cudaStream_t s);
 cudaError_t cudaGraphDestroy(cudaGraph_t g);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t g);
-
-/* What a profiler would count: calls that allocate, times that the host waited for the device, launches of graphs. */
-struct cuda_host_counts {
-    uint64_t allocs, waits, graph_launches;
-};
-extern "C" cuda_host_counts cuda_host_counts_get();
 
 static inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) { /* no time passes here that means anything */
     *ms = 1;

@@ -21,9 +21,10 @@ extern "C" {
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "ops/host.h"
+#include "ops/scratch.h"
 }
 
-#define BY_CUDA_TABLES 256 /* layers with experts, drafts included */
+#define BY_CUDA_TABLES 512 /* layers with experts, drafts included; two kinds of tables */
 #define BY_CUDA_STAGES 16
 #define BY_CUDA_FLAG_SCALE 1 /* a weight scale outside the range that the matrix kernels keep exact */
 
@@ -39,6 +40,7 @@ struct by_cuda_call {
 
 /* dev->impl of the backend. */
 struct by_cuda {
+    by_device *dev;
     cudaStream_t stream;
     cudaStream_t side;       /* work beside the device: cuda_beside.cu; NULL until asked for */
     cudaEvent_t forked, joined;
@@ -49,17 +51,21 @@ struct by_cuda {
     bool wgmma;              /* SM90: the matrix kernels run; elsewhere the plain ones do */
     bool few;                /* the kernels for few rows give the bits of the others here: cuda_few.cu */
     size_t smem_max;         /* shared memory that one block may ask for */
-    unsigned char *scratch;  /* grows while the shapes of a run are new, then stays */
-    size_t scratch_bytes, scratch_used;
+    unsigned char *scratch;  /* as large as the plan says (by_device_measure_begin), or grown while shapes were new */
+    size_t scratch_bytes, scratch_asked, scratch_used;
+    bool measures;           /* operators launch nothing, and say how much scratch they would take */
+    size_t most_scratch;
     unsigned char *pinned;   /* staging of uploads: a ring of parts, each free once its event has passed */
     cudaEvent_t staged[BY_CUDA_STAGES];
     int stage;
+    size_t stage_used;       /* of the current part */
     int32_t *flags;          /* device word, BY_CUDA_FLAG_*: read with every by_mem_read */
     int32_t *flags_host;     /* pinned */
     float *router;           /* scores of the router */
     size_t router_bytes;
     struct {
-        const void *key;     /* host address of a layer's experts */
+        const void *experts, *shared; /* host addresses of a layer's; what a table of the plain kernels is made for, else shared is NULL */
+        bool plain;
         void *device;
     } tables[BY_CUDA_TABLES];
     int n_tables;
@@ -83,13 +89,16 @@ by_status by_cuda_fail(by_err *err, const char *what, cudaError_t rc);
         if (by_rc_ != cudaSuccess) return by_cuda_fail(err, "launch of " name, by_rc_);                                \
     } while (0)
 
-/* Scratch of one operator: begin, then take parts (256-byte aligned). Total must be known at begin. */
+/* Scratch of one operator: begin, then take parts (256-byte aligned). Total must be known at begin (scratch.h). While the device measures
+ * there may be none behind the addresses. */
 by_status by_cuda_scratch(by_cuda *c, size_t bytes, by_err *err);
+/* Makes room for so much, once the stream is through. */
+by_status by_cuda_grow_scratch(by_cuda *c, size_t bytes, by_err *err);
 static inline size_t by_cuda_pad(size_t n) { return (n + 255) & ~static_cast<size_t>(255); }
 template <class T> static inline T *by_cuda_take(by_cuda *c, size_t n) {
-    unsigned char *p = c->scratch + c->scratch_used;
+    uintptr_t p = reinterpret_cast<uintptr_t>(c->scratch) + c->scratch_used;
     c->scratch_used += by_cuda_pad(n * sizeof(T));
-    assert(c->scratch_used <= c->scratch_bytes);
+    assert(c->scratch_used <= c->scratch_asked);
     return reinterpret_cast<T *>(p);
 }
 
@@ -97,16 +106,28 @@ template <class T> static inline T *by_cuda_take(by_cuda *c, size_t n) {
 BY_OP_TABLE(BY_CUDA_DECL)
 #undef BY_CUDA_DECL
 by_status by_cuda_few_probe(by_cuda *c, by_err *err); /* sets c->few */
+/* Device copies of expert tables, made at their first use and dropped when any memory of the device is freed. find: NULL = none.
+ * keep: copies n bytes. Errors: BY_ENOMEM, BY_ELIMIT. */
+void *by_cuda_find_table(const by_cuda *c, const void *experts, const void *shared, bool plain);
+by_status by_cuda_keep_table(by_cuda *c, const void *experts, const void *shared, bool plain, const void *host, size_t n, void **out,
+                             by_err *err);
+void by_cuda_drop_tables(by_cuda *c, bool plain_only);
 by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *args, by_err *err);
 by_status by_cuda_beside_init(by_device *dev, by_err *err);
 void by_cuda_beside_close(by_cuda *c);
 by_status by_cuda_beside(by_device *dev, const by_beside *what, by_err *err);
 by_status by_cuda_join(by_device *dev, by_err *err);
 by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draws *what, by_err *err);
+by_status by_cuda_draw_room(by_device *dev, int32_t n, int64_t V, int32_t n_edits, int32_t n_top, by_err *err);
 /* Moves n bytes up; `src` may be reused on return. */
 by_status by_cuda_upload(by_cuda *c, unsigned char *to, const void *src, size_t n, by_err *err);
-/* Moves n bytes down, behind everything queued; waits, and reports what the kernels flagged. */
-by_status by_cuda_download(by_cuda *c, void *dst, const unsigned char *from, size_t n, by_err *err);
+/* Moves bytes down, behind everything queued, with one wait for all as long as they are few; reports what the kernels flagged. */
+struct by_cuda_piece {
+    void *to;
+    const unsigned char *from;
+    size_t n;
+};
+by_status by_cuda_download(by_cuda *c, const by_cuda_piece *pieces, int n, by_err *err);
 
 /* ---- tensors in kernels --------------------------------------------------------------------------------------- */
 
@@ -369,6 +390,7 @@ template <class F> static inline by_status by_cuda_smem(F *kernel, size_t bytes,
 /* Launches a kernel that starts when all before it have ended. */
 template <class... P, class... A>
 static inline cudaError_t by_cuda_launch(by_cuda *c, void (*kernel)(P...), dim3 grid, int threads, size_t smem, A... args) {
+    if (c->measures) return cudaSuccess;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = dim3(static_cast<unsigned>(threads));
@@ -381,6 +403,7 @@ static inline cudaError_t by_cuda_launch(by_cuda *c, void (*kernel)(P...), dim3 
 template <class... P, class... A>
 static inline cudaError_t by_cuda_chain(by_cuda *c, void (*kernel)(P...), dim3 grid, int threads, size_t smem, int cluster,
                                         A... args) {
+    if (c->measures) return cudaSuccess;
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute attr[2] = {};
     config.gridDim = grid;

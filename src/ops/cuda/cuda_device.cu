@@ -6,7 +6,7 @@
 // when the system refuses to register them.
 #include "ops/cuda/cuda.cuh"
 
-enum { STAGES = BY_CUDA_STAGES, STAGE_BYTES = 1 << 20, ANSWER_BYTES = 64 << 10 };
+enum { STAGES = BY_CUDA_STAGES, STAGE_BYTES = 1 << 20, ANSWER_BYTES = 1 << 20 };
 
 /* Takes the error from the thread too: it would stay its last one, and every later launch would report it. Errors that leave the
  * device unusable come again by themselves. */
@@ -16,24 +16,79 @@ by_status by_cuda_fail(by_err *err, const char *what, cudaError_t rc) {
     return BY_FAIL(err, code, "cuda: %s: %s", what, cudaGetErrorString(rc));
 }
 
-by_status by_cuda_scratch(by_cuda *c, size_t bytes, by_err *err) {
-    c->scratch_used = 0;
+/* Counts as memory of the device, like what by_mem handles take. */
+by_status by_cuda_grow_scratch(by_cuda *c, size_t bytes, by_err *err) {
+    by_device *dev = c->dev;
     if (bytes <= c->scratch_bytes) return BY_OK;
+    c->syncs++;
     BY_CUDA_TRY(err, cudaStreamSynchronize(c->stream));
     if (c->scratch) BY_CUDA_TRY(err, cudaFree(c->scratch));
+    dev->used -= dev->scratch_used;
+    dev->scratch_used = 0;
     c->scratch = nullptr;
     c->scratch_bytes = 0;
-    size_t want = by_cuda_pad(bytes + bytes / 4);
-    BY_CUDA_TRY(err, cudaMalloc(&c->scratch, want));
+    size_t want = by_cuda_pad(bytes);
+    if (dev->limit && (dev->used > dev->limit || want > static_cast<size_t>(dev->limit - dev->used)))
+        return BY_FAIL(err, BY_ENOMEM, "device memory: operators need %zu bytes of scratch, %lld of %lld are in use", want,
+                       static_cast<long long>(dev->used), static_cast<long long>(dev->limit));
+    cudaError_t rc = cudaMalloc(&c->scratch, want);
+    if (rc != cudaSuccess) {
+        c->scratch = nullptr;
+        BY_TRY(by_cuda_fail(err, "scratch memory of operators", rc));
+    }
     c->scratch_bytes = want;
+    dev->scratch_used = static_cast<int64_t>(want);
+    dev->used += dev->scratch_used;
     c->allocs++;
     return BY_OK;
 }
 
-/* Tables on the device that point into memory: made again at their next use. */
-static void drop_tables(by_cuda *c) {
-    for (int i = 0; i < c->n_tables; i++) cudaFree(c->tables[i].device);
-    c->n_tables = 0;
+by_status by_cuda_scratch(by_cuda *c, size_t bytes, by_err *err) {
+    c->scratch_used = 0;
+    c->scratch_asked = bytes;
+    if (!c->measures) return bytes <= c->scratch_bytes ? BY_OK : by_cuda_grow_scratch(c, bytes + bytes / 4, err);
+    if (bytes > c->most_scratch) c->most_scratch = bytes;
+    return BY_OK;
+}
+
+static by_status cuda_measure(by_device *dev, bool begins, by_err *err) {
+    by_cuda *c = by_cuda_of(dev);
+    c->measures = begins;
+    if (begins) c->most_scratch = 0;
+    return begins ? BY_OK : by_cuda_grow_scratch(c, c->most_scratch, err);
+}
+
+void *by_cuda_find_table(const by_cuda *c, const void *experts, const void *shared, bool plain) {
+    for (int i = 0; i < c->n_tables; i++)
+        if (c->tables[i].experts == experts && c->tables[i].shared == shared && c->tables[i].plain == plain) return c->tables[i].device;
+    return nullptr;
+}
+
+by_status by_cuda_keep_table(by_cuda *c, const void *experts, const void *shared, bool plain, const void *host, size_t n, void **out,
+                             by_err *err) {
+    *out = nullptr;
+    if (c->n_tables == BY_CUDA_TABLES) return BY_FAIL(err, BY_ELIMIT, "cuda: more than %d expert tables", BY_CUDA_TABLES);
+    void *device = nullptr;
+    c->allocs++, c->syncs++;
+    BY_CUDA_TRY(err, cudaMalloc(&device, n));
+    cudaError_t rc = cudaMemcpyAsync(device, host, n, cudaMemcpyHostToDevice, c->stream);
+    if (rc == cudaSuccess) rc = cudaStreamSynchronize(c->stream);
+    if (rc != cudaSuccess) {
+        cudaFree(device);
+        return by_cuda_fail(err, "expert table", rc);
+    }
+    c->tables[c->n_tables++] = {experts, shared, plain, device};
+    *out = device;
+    return BY_OK;
+}
+
+void by_cuda_drop_tables(by_cuda *c, bool plain_only) {
+    int kept = 0;
+    for (int i = 0; i < c->n_tables; i++) {
+        if (plain_only && !c->tables[i].plain) c->tables[kept++] = c->tables[i];
+        else cudaFree(c->tables[i].device);
+    }
+    c->n_tables = kept;
 }
 
 static void cuda_close(by_device *dev) {
@@ -43,7 +98,7 @@ static void cuda_close(by_device *dev) {
     by_cuda_beside_close(c);
     for (cudaEvent_t e : c->staged)
         if (e) cudaEventDestroy(e);
-    drop_tables(c);
+    by_cuda_drop_tables(c, false);
     cudaFree(c->router);
     cudaFreeHost(c->pinned);
     cudaFreeHost(c->flags_host);
@@ -54,20 +109,34 @@ static void cuda_close(by_device *dev) {
     dev->impl = nullptr;
 }
 
+/* Until the copies have left a part of the ring. Long ago, but for whole models that are loaded. */
+static by_status wait_for_part(by_cuda *c, by_err *err) {
+    cudaError_t rc = cudaEventQuery(c->staged[c->stage]);
+    if (rc == cudaSuccess) return BY_OK;
+    if (rc != cudaErrorNotReady) return by_cuda_fail(err, "an upload", rc);
+    cudaGetLastError(); /* not ready is an error to CUDA */
+    c->syncs++;
+    BY_CUDA_TRY(err, cudaEventSynchronize(c->staged[c->stage]));
+    return BY_OK;
+}
+
 /* Moves n bytes up through the ring. */
 by_status by_cuda_upload(by_cuda *c, unsigned char *to, const void *src, size_t n, by_err *err) {
     const unsigned char *from = static_cast<const unsigned char *>(src);
     while (n) {
-        size_t part = n < STAGE_BYTES ? n : static_cast<size_t>(STAGE_BYTES);
-        unsigned char *at = c->pinned + static_cast<size_t>(c->stage) * STAGE_BYTES;
-        BY_CUDA_TRY(err, cudaEventSynchronize(c->staged[c->stage]));
+        size_t room = STAGE_BYTES - c->stage_used, part = n < room ? n : room;
+        unsigned char *at = c->pinned + static_cast<size_t>(c->stage) * STAGE_BYTES + c->stage_used;
         memcpy(at, from, part);
         BY_CUDA_TRY(err, cudaMemcpyAsync(to, at, part, cudaMemcpyHostToDevice, c->stream));
-        BY_CUDA_TRY(err, cudaEventRecord(c->staged[c->stage], c->stream));
-        c->stage = (c->stage + 1) % STAGES;
+        c->stage_used += by_cuda_pad(part);
         to += part;
         from += part;
         n -= part;
+        if (c->stage_used < STAGE_BYTES) continue;
+        BY_CUDA_TRY(err, cudaEventRecord(c->staged[c->stage], c->stream)); /* all copies from this part are in front of it */
+        c->stage = (c->stage + 1) % STAGES;
+        c->stage_used = 0;
+        BY_TRY(wait_for_part(c, err));
     }
     return BY_OK;
 }
@@ -109,7 +178,7 @@ static void cuda_free(by_mem *m) {
     by_cuda *c = by_cuda_of(m->dev);
     cudaStreamSynchronize(c->stream);
     if (c->side) cudaStreamSynchronize(c->side);
-    drop_tables(c);
+    by_cuda_drop_tables(c, false);
     if (m->shared) cudaFreeHost(m->ptr);
     else if (m->map_bytes) cudaHostUnregister(m->ptr);
     else cudaFree(m->ptr);
@@ -128,19 +197,31 @@ static by_status cuda_write(by_mem *m, size_t off, const void *src, size_t n, by
 
 static by_status cuda_read(void *dst, const by_mem *m, size_t off, size_t n, by_err *err) {
     BY_TRY(refuse_packed(m, err));
-    return by_cuda_download(by_cuda_of(m->dev), dst, m->ptr + off, n, err);
+    const by_cuda_piece piece = {dst, m->ptr + off, n};
+    return by_cuda_download(by_cuda_of(m->dev), &piece, 1, err);
 }
 
-/* Small answers come through pinned memory: a copy to memory that may move is done in steps by the driver. */
-by_status by_cuda_download(by_cuda *c, void *dst, const unsigned char *from, size_t n, by_err *err) {
-    bool small = n <= ANSWER_BYTES - 64;
-    c->syncs++;
-    c->bytes_down += n;
+/* Answers come through pinned memory as far as they fit: a copy to memory that may move is done in steps by the driver, which waits. */
+by_status by_cuda_download(by_cuda *c, const by_cuda_piece *pieces, int n, by_err *err) {
+    unsigned char *answer = reinterpret_cast<unsigned char *>(c->flags_host);
+    size_t used = 64;
+    auto fits = [&](const by_cuda_piece &p) { return p.n <= ANSWER_BYTES - used; };
     BY_CUDA_TRY(err, cudaMemcpyAsync(c->flags_host, c->flags, 4, cudaMemcpyDeviceToHost, c->stream));
-    unsigned char *answer = reinterpret_cast<unsigned char *>(c->flags_host) + 64;
-    if (n) BY_CUDA_TRY(err, cudaMemcpyAsync(small ? answer : dst, from, n, cudaMemcpyDeviceToHost, c->stream));
+    for (int i = 0; i < n; i++) {
+        if (pieces[i].n == 0) continue;
+        bool small = fits(pieces[i]);
+        c->bytes_down += pieces[i].n;
+        BY_CUDA_TRY(err, cudaMemcpyAsync(small ? answer + used : pieces[i].to, pieces[i].from, pieces[i].n, cudaMemcpyDeviceToHost, c->stream));
+        if (small) used += (pieces[i].n + 63) / 64 * 64;
+    }
+    c->syncs++;
     BY_CUDA_TRY(err, cudaStreamSynchronize(c->stream));
-    if (small) memcpy(dst, answer, n);
+    used = 64;
+    for (int i = 0; i < n; i++) {
+        if (pieces[i].n == 0 || !fits(pieces[i])) continue;
+        memcpy(pieces[i].to, answer + used, pieces[i].n);
+        used += (pieces[i].n + 63) / 64 * 64;
+    }
     if (*c->flags_host & BY_CUDA_FLAG_SCALE)
         return BY_FAIL(err, BY_EUNSUPPORTED, "cuda: a weight scale is above 2^20; its products would not be exact");
     return BY_OK;
@@ -227,8 +308,8 @@ static void cuda_host_free(void *p) {
     if (p) cudaFreeHost(p);
 }
 
-static const by_mem_vt cuda_vt = {cuda_close, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy, cuda_read_rate,
-                                  by_cuda_draw, cuda_host_alloc, cuda_host_free, cuda_counts, cuda_memory, by_cuda_beside_init, by_cuda_beside,
+static const by_mem_vt cuda_vt = {cuda_close, cuda_measure, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy, cuda_read_rate,
+                                  by_cuda_draw, by_cuda_draw_room, cuda_host_alloc, cuda_host_free, cuda_counts, cuda_memory, by_cuda_beside_init, by_cuda_beside,
                                   by_cuda_join};
 
 static by_status open_state(by_cuda *c, const char **name, by_err *err) {
@@ -254,13 +335,13 @@ static by_status open_state(by_cuda *c, const char **name, by_err *err) {
     c->router_bytes = 16 << 20; /* 10,922 rows of 384 experts; more go in slices */
     BY_CUDA_TRY(err, cudaMalloc(reinterpret_cast<void **>(&c->router), c->router_bytes));
     for (cudaEvent_t &e : c->staged) BY_CUDA_TRY(err, cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
-    BY_TRY(by_cuda_few_probe(c, err));
-    return by_cuda_scratch(c, 64 << 20, err);
+    return by_cuda_few_probe(c, err);
 }
 
 extern "C" by_status by_ops_cuda_open(by_device *dev, by_err *err) {
     by_cuda *c = static_cast<by_cuda *>(by_alloc_zero(BY_MEM_TENSOR, sizeof(by_cuda)));
     if (!c) return BY_FAIL(err, BY_ENOMEM, "out of memory for a device");
+    c->dev = dev;
     dev->impl = c;
     dev->vt = &cuda_vt;
 #define BY_CUDA_ROW(name) dev->ops.name = by_cuda_##name;

@@ -520,16 +520,18 @@ static by_status upload_masks(by_cuda *c, unsigned char *to, const by_draws *w, 
     }
     return BY_OK;
 }
-/* Jobs, a few at a time. `words`: of a mask. */
+/* Jobs, a few at a time. Those of a slice have rows of their own in `rows`, which the next slice uses again. */
 static by_status upload_jobs(by_cuda *c, unsigned char *to, const by_draws *w, const by_draw_edit *edits, const uint32_t *masks, float *rows,
-                             int64_t V, by_err *err) {
+                             int32_t slice, int64_t V, by_err *err) {
     enum { EACH = 16 };
     draw_job some[EACH];
     int64_t words = (V + 31) / 32, row = (V + 63) / 64 * 64;
+    float *first = rows;
     for (int32_t i = 0; i < w->n; i += EACH) {
         int32_t n = w->n - i < EACH ? w->n - i : static_cast<int32_t>(EACH);
         for (int32_t k = 0; k < n; k++) {
             const by_draw &d = w->draws[i + k];
+            if ((i + k) % slice == 0) rows = first;
             some[k] = {d, nullptr, nullptr, nullptr, edits + d.edit0, nullptr};
             some[k].d.mask = nullptr;
             if (d.mask) some[k].mask = masks, masks += words;
@@ -545,13 +547,16 @@ static by_status upload_jobs(by_cuda *c, unsigned char *to, const by_draws *w, c
 by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draws *w, by_err *err) {
     by_cuda *c = by_cuda_of(dev);
     size_t n = static_cast<size_t>(w->n), V = static_cast<size_t>(logits->cols), mask = (V + 31) / 32 * 4, n_masks = 0, n_rows = 0;
-    for (int32_t i = 0; i < w->n; i++) {
+    const int32_t slice = static_cast<int32_t>(by_scratch_draw_slice(w->n, logits->cols));
+    for (int32_t i = 0, here = 0; i < w->n; i++) {
+        here = (i % slice ? here : 0) + static_cast<int32_t>(rows_of(w->draws[i]));
         n_masks += w->draws[i].mask != nullptr;
-        n_rows += rows_of(w->draws[i]);
+        n_rows = n_rows > static_cast<size_t>(here) ? n_rows : static_cast<size_t>(here);
     }
     size_t edits = static_cast<size_t>(w->n_edits) * sizeof *w->edits, tops = n * static_cast<size_t>(w->top_stride), row = (V + 63) / 64 * 64;
     size_t back = by_cuda_pad(n * sizeof(by_drawn)) + tops * sizeof(by_drawn_top);
     size_t bytes = by_cuda_pad(n * sizeof(draw_job)) + by_cuda_pad(edits) + by_cuda_pad(n_masks * mask) + by_cuda_pad(n_rows * row * 4);
+    static_assert(sizeof(draw_job) <= BY_SCRATCH_DRAW_JOB && sizeof(by_drawn) == 20 && sizeof(by_drawn_top) == 8, "as scratch.h counts");
     BY_TRY(by_cuda_scratch(c, bytes + by_cuda_pad(back), err));
     unsigned char *jobs = by_cuda_take<unsigned char>(c, n * sizeof(draw_job)), *list = by_cuda_take<unsigned char>(c, edits);
     unsigned char *masks = by_cuda_take<unsigned char>(c, n_masks * mask);
@@ -559,14 +564,19 @@ by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draws *
     unsigned char *drawn = by_cuda_take<unsigned char>(c, back), *top = drawn + by_cuda_pad(n * sizeof(by_drawn));
     BY_TRY(by_cuda_upload(c, list, w->edits, edits, err));
     BY_TRY(upload_masks(c, masks, w, mask, err));
-    BY_TRY(upload_jobs(c, jobs, w, reinterpret_cast<const by_draw_edit *>(list), reinterpret_cast<const uint32_t *>(masks), rows,
+    BY_TRY(upload_jobs(c, jobs, w, reinterpret_cast<const by_draw_edit *>(list), reinterpret_cast<const uint32_t *>(masks), rows, slice,
                        logits->cols, err));
     size_t smem = (V + DRAW_BLOCK - 1) / DRAW_BLOCK * 8;
     BY_TRY(by_cuda_smem(draw_kernel, smem, err));
-    BY_CUDA_TRY(err, by_cuda_launch(c, draw_kernel, dim3(static_cast<unsigned>(n)), DRAW_THREADS, smem, view_of(*logits),
-                                    view_of(w->proposed), reinterpret_cast<const draw_job *>(jobs), reinterpret_cast<by_drawn *>(drawn),
-                                    reinterpret_cast<by_drawn_top *>(top), w->top_stride));
-    c->bytes_down += tops * sizeof(by_drawn_top);
-    if (tops) BY_CUDA_TRY(err, cudaMemcpyAsync(w->tops, top, tops * sizeof(by_drawn_top), cudaMemcpyDeviceToHost, c->stream));
-    return by_cuda_download(c, w->out, drawn, n * sizeof(by_drawn), err);
+    for (int32_t i = 0; i < w->n; i += slice)
+        BY_CUDA_TRY(err, by_cuda_launch(c, draw_kernel, dim3(static_cast<unsigned>(w->n - i < slice ? w->n - i : slice)), DRAW_THREADS, smem,
+                                        view_of(*logits), view_of(w->proposed), reinterpret_cast<const draw_job *>(jobs) + i, reinterpret_cast<by_drawn *>(drawn) + i,
+                                        reinterpret_cast<by_drawn_top *>(top) + static_cast<int64_t>(i) * w->top_stride, w->top_stride));
+    const by_cuda_piece pieces[] = {{w->out, drawn, n * sizeof(by_drawn)}, {w->tops, top, tops * sizeof(by_drawn_top)}};
+    return by_cuda_download(c, pieces, tops ? 2 : 1, err);
+}
+
+/* The most that the call above asks for with so many draws, whatever they are. */
+by_status by_cuda_draw_room(by_device *dev, int32_t n, int64_t V, int32_t n_edits, int32_t n_top, by_err *err) {
+    return by_cuda_grow_scratch(by_cuda_of(dev), static_cast<size_t>(by_scratch_draws(n, V, n_edits, n_top)), err);
 }

@@ -46,10 +46,7 @@ struct image {
     unsigned char *p;
     int64_t block_stride;
 };
-/* With room behind for the tokens that the last tile of a block of k reads in vain. */
-static inline size_t image_bytes(int64_t rows, int64_t k) {
-    return static_cast<size_t>(rows) * static_cast<size_t>(k) * 2 + (32 << 10);
-}
+static inline size_t image_bytes(int64_t rows, int64_t k) { return static_cast<size_t>(by_scratch_image(rows, k)); }
 
 /* Segments of k are cut for a device of this many multiprocessors, whatever the device: bits do not depend on it. */
 enum { SEGMENT_SMS = 132 };

@@ -5,7 +5,7 @@
 // chunks in order, makes the coefficients (one warp) while the other warps mix the streams, then norms and quantises.
 #include "ops/cuda/cuda.cuh"
 
-enum { CHUNK = 512, VALUES = 32, PART_WARPS = 8, Z_MAX = 31 };
+enum { CHUNK = BY_SCRATCH_HC_CHUNK, VALUES = BY_SCRATCH_HC_VALUES, PART_WARPS = 8, Z_MAX = 31 };
 
 struct hc_view {
     view h, pre, fn, base, scale, norm, y, y_a8, next_pre, post, comb;
@@ -269,7 +269,7 @@ by_status by_cuda_hc_mix(by_device *dev, const by_hc_mix_args *a, by_err *err) {
     if (n > Z_MAX || mD % 2)
         return BY_FAIL(err, BY_EUNSUPPORTED, "cuda: hc_mult %d: at most 4 streams are supported", a->m);
     int chunks = (mD + CHUNK - 1) / CHUNK;
-    BY_TRY(by_cuda_scratch(c, by_cuda_pad(static_cast<size_t>(T) * chunks * VALUES * 4), err));
+    BY_TRY(by_cuda_scratch(c, static_cast<size_t>(by_scratch_hc(T, mD)), err));
     hc_view v = {view_of(a->h), view_of(a->pre), view_of(a->fn), view_of(a->base), view_of(a->scale), view_of(a->norm),
                  view_of(a->y), view_of(a->y_a8), view_of(a->next_pre), view_of(a->post), view_of(a->comb),
                  by_cuda_take<float>(c, static_cast<size_t>(T) * chunks * VALUES), a->m, a->iters, chunks,

@@ -228,9 +228,6 @@ static bool groups_fit(const gemm_args &g, int rows) {
     return true;
 }
 
-/* The largest image of weights; the widest product of a layer needs 84 MB, the output head would need 1.3 GB. */
-enum { WEIGHT_IMAGE_MAX = 128 << 20 };
-
 /* Segments of k: each is a chain of fp32 sums, and the segments are added in order. Their number depends on the weights
  * alone, so that all kernels here give a row the same bits. It is chosen to fill the device when there are few tokens. */
 static int segments_of(const gemm_args &g) {
@@ -242,8 +239,8 @@ static int segments_of(const gemm_args &g) {
 size_t by_cuda_weight_image(const gemm_args &g) {
     gemm_args copy = g;
     size_t bytes = image_bytes(static_cast<int64_t>(wide_rows(copy, 2)) * 128, g.K);
-    int from = segments_of(g) > 1 ? 512 : 1024; /* tokens from which on it pays: measured */
-    return g.T >= from && bytes <= WEIGHT_IMAGE_MAX ? bytes : 0;
+    int from = segments_of(g) > 1 ? BY_SCRATCH_WEIGHTS_FROM : 2 * BY_SCRATCH_WEIGHTS_FROM; /* tokens from which on it pays: measured */
+    return g.T >= from && bytes <= BY_SCRATCH_WEIGHTS_MAX ? bytes : 0;
 }
 
 template <int WT> static by_status launch_images(by_cuda *c, gemm_args &g, by_err *err) {
@@ -329,7 +326,7 @@ static bool fits(const by_matmul_args *a, int i, by_dtype w) {
 }
 
 static by_status tensor_core(by_cuda *c, const by_matmul_args *a, by_dtype w, by_err *err) {
-    int64_t T = a->x.rows, padded = (T + 255) / 256 * 256;
+    int64_t T = a->x.rows, padded = by_scratch_rows256(T);
     gemm_args g = {};
     g.T = static_cast<int>(T);
     g.K = static_cast<int>(a->x.cols / a->groups);
@@ -342,9 +339,10 @@ static by_status tensor_core(by_cuda *c, const by_matmul_args *a, by_dtype w, by
     }
     weight_kind kind = w == BY_FP8_TILE ? W_FP8 : W_BF16;
     g.segments = segments_of(g);
-    if (by_cuda_few_fits(c, kind, a->x, g)) return by_cuda_few(c, kind, a->x, g, err);
+    /* no scratch, which the caller may be using; measured as if there were no such kernels: fewer rows may not fit them */
+    if (by_cuda_few_fits(c, kind, a->x, g) && !c->measures) return by_cuda_few(c, kind, a->x, g, err);
     size_t weights = by_cuda_weight_image(g);
-    BY_TRY(by_cuda_scratch(c, by_cuda_pad(image_bytes(padded, a->x.cols)) + by_cuda_pad(weights), err));
+    BY_TRY(by_cuda_scratch(c, static_cast<size_t>(by_scratch_matmul(T, a->x.cols, static_cast<int64_t>(weights))), err));
     g.x = {by_cuda_take<unsigned char>(c, image_bytes(padded, a->x.cols)), padded * 128};
     g.w.p = by_cuda_take<unsigned char>(c, weights);
     int64_t rows = (T + 7) / 8 * 8;

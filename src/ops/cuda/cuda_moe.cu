@@ -409,14 +409,12 @@ static by_status pack(by_cuda *c, const by_weight &w, by_err *err) {
     return BY_OK;
 }
 
-/* Device copy of a layer's expert table, made at its first use and dropped when any memory of the device is freed. */
-static by_status expert_table(by_cuda *c, const by_moe_args *a, const expert_view **out, by_err *err) {
-    for (int i = 0; i < c->n_tables; i++) {
-        if (c->tables[i].key != a->experts) continue;
-        *out = static_cast<const expert_view *>(c->tables[i].device);
-        return BY_OK;
-    }
-    if (c->n_tables == BY_CUDA_TABLES) return BY_FAIL(err, BY_ELIMIT, "cuda: more than %d expert tables", BY_CUDA_TABLES);
+/* The table of a layer's experts, with their weights in strips. */
+static by_status make_table(by_cuda *c, const by_moe_args *a, const expert_view **out, by_err *err) {
+    void *device = by_cuda_find_table(c, a->experts, nullptr, false);
+    *out = static_cast<const expert_view *>(device);
+    if (device) return BY_OK;
+    by_cuda_drop_tables(c, true); /* they say of these weights that they are as they were */
     size_t bytes = static_cast<size_t>(a->n_experts) * sizeof(expert_view);
     expert_view *host = static_cast<expert_view *>(by_alloc(BY_MEM_TENSOR, bytes));
     if (!host) return BY_FAIL(err, BY_ENOMEM, "out of memory for an expert table");
@@ -438,16 +436,18 @@ static by_status expert_table(by_cuda *c, const by_moe_args *a, const expert_vie
         }
         host[i] = {w1.p, w3.p, w2.p, s1.p, s3.p, s2.p, w1.stride, w2.stride, s1.stride, s2.stride};
     }
-    void *device = nullptr;
-    cudaError_t rc = cudaMalloc(&device, bytes);
-    if (rc == cudaSuccess) rc = cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, c->stream);
-    if (rc == cudaSuccess) rc = cudaStreamSynchronize(c->stream);
+    by_status status = by_cuda_keep_table(c, a->experts, nullptr, false, host, bytes, &device, err);
     by_free(host);
-    if (rc != cudaSuccess) return by_cuda_fail(err, "expert table", rc);
-    c->allocs++;
-    c->tables[c->n_tables++] = {a->experts, device};
     *out = static_cast<const expert_view *>(device);
-    return BY_OK;
+    return status;
+}
+/* Also while the device measures: the first step finds weights and table as they will be. */
+static by_status expert_table(by_cuda *c, const by_moe_args *a, const expert_view **out, by_err *err) {
+    bool measures = c->measures;
+    c->measures = false;
+    by_status status = make_table(c, a, out, err);
+    c->measures = measures;
+    return status;
 }
 
 static bool fills(const by_tensor &t) {
@@ -532,16 +532,14 @@ by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     if (!c->wgmma || !moe_fits(a)) return by_cuda_moe_plain(dev, a, err);
     const expert_view *table = nullptr;
     BY_TRY(expert_table(c, a, &table, err));
-    if (by_cuda_moe_few_fits(c, a)) return by_cuda_moe_few(dev, a, table, err);
-    int64_t used = a->n_experts < n ? a->n_experts : n;
+    if (by_cuda_moe_few_fits(c, a) && !c->measures) return by_cuda_moe_few(dev, a, table, err); /* takes less than what follows */
+    by_step_shape shape = {};
+    shape.rows = T, shape.hidden = D, shape.n_experts = a->n_experts, shape.n_chosen = k, shape.inner = I, shape.shared_inner = wide;
+    int64_t used = by_scratch_moe_used(a->n_experts, n);
     int bt = moe_bt(n, used);
-    int64_t rows = (n + 7 * used + 7) / 8 * 8 + 128, tiles = used + n / bt, all = (T + 255) / 256 * 256;
-    size_t bytes = by_cuda_pad(64) + by_cuda_pad(static_cast<size_t>(n) * 4) + 2 * by_cuda_pad(static_cast<size_t>(rows) * 4) +
-                   by_cuda_pad(static_cast<size_t>(tiles) * sizeof(moe_tile)) + by_cuda_pad(image_bytes(rows, D)) +
-                   by_cuda_pad(image_bytes(rows, I)) + by_cuda_pad(static_cast<size_t>(rows * D) * 2) +
-                   by_cuda_pad(image_bytes(all, D)) + by_cuda_pad(image_bytes(all, wide)) + by_cuda_pad(static_cast<size_t>(T * D) * 2) +
-                   2 * by_cuda_pad(static_cast<size_t>(T * wide) * 2) + by_cuda_pad(shared_weights(a));
-    BY_TRY(by_cuda_scratch(c, bytes, err));
+    int64_t rows = by_scratch_moe_rows(a->n_experts, n), tiles = used + n / bt, all = by_scratch_rows256(T);
+    static_assert(sizeof(moe_tile) == 12, "as scratch.h counts");
+    BY_TRY(by_cuda_scratch(c, static_cast<size_t>(by_scratch_moe(&shape, static_cast<int64_t>(shared_weights(a)))), err));
     moe_sort sort = {by_cuda_take<int32_t>(c, 16), by_cuda_take<int32_t>(c, static_cast<size_t>(n)),
                      by_cuda_take<int32_t>(c, static_cast<size_t>(rows)), by_cuda_take<float>(c, static_cast<size_t>(rows)),
                      by_cuda_take<moe_tile>(c, static_cast<size_t>(tiles))};

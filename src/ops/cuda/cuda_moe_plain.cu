@@ -97,30 +97,37 @@ static void describe(plain_expert *to, const by_expert *e) {
     }
 }
 
-by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *a, by_err *err) {
-    by_cuda *c = by_cuda_of(dev);
-    int64_t T = a->x.rows, k = a->idx.cols, slots = k + (a->shared ? 1 : 0), D = a->x.cols;
-    int64_t I = a->shared && a->shared->w1.w.rows > a->inner ? a->shared->w1.w.rows : a->inner;
-    size_t n = static_cast<size_t>(a->n_experts) + 1, h = static_cast<size_t>(T * slots * I);
-    plain_expert *host = static_cast<plain_expert *>(by_alloc_zero(BY_MEM_TENSOR, n * sizeof(plain_expert)));
+static by_status plain_table(by_cuda *c, const by_moe_args *a, const plain_expert **out, by_err *err) {
+    void *device = by_cuda_find_table(c, a->experts, a->shared, true);
+    *out = static_cast<const plain_expert *>(device);
+    if (device) return BY_OK;
+    size_t bytes = (static_cast<size_t>(a->n_experts) + 1) * sizeof(plain_expert);
+    plain_expert *host = static_cast<plain_expert *>(by_alloc_zero(BY_MEM_TENSOR, bytes));
     if (!host) return BY_FAIL(err, BY_ENOMEM, "out of memory for an expert table");
     for (int i = 0; i < a->n_experts; i++) describe(&host[i], &a->experts[i]);
     if (a->shared) describe(&host[a->n_experts], a->shared);
-    by_status status = by_cuda_scratch(c, by_cuda_pad(n * sizeof(plain_expert)) + by_cuda_pad(h * 4), err);
-    if (status >= 0) {
-        plain_expert *table = by_cuda_take<plain_expert>(c, n);
-        status = by_cuda_upload(c, reinterpret_cast<unsigned char *>(table), host, n * sizeof(plain_expert), err);
-        moe_plain_view v = {view_of(a->x), view_of(a->idx), view_of(a->weight), view_of(a->y), view_of(a->part), table,
-                            by_cuda_take<float>(c, h), static_cast<int>(slots), static_cast<int>(k), a->n_experts, static_cast<int>(I),
-                            a->y.dtype, a->limit, a->quant};
-        dim3 up(static_cast<unsigned>(T), static_cast<unsigned>(slots), static_cast<unsigned>((I + 31) / 32));
-        dim3 down(static_cast<unsigned>(T), static_cast<unsigned>((D + 7) / 8));
-        cudaError_t rc = cudaSuccess;
-        if (status >= 0) rc = by_cuda_launch(c, moe_plain_up_kernel, up, 256, 0, v);
-        if (status >= 0 && rc == cudaSuccess && a->part.mem) status = by_cuda_join(dev, err);
-        if (status >= 0 && rc == cudaSuccess) rc = by_cuda_launch(c, moe_plain_down_kernel, down, 256, 0, v);
-        if (rc != cudaSuccess) status = by_cuda_fail(err, "launch of moe", rc);
-    }
+    by_status status = by_cuda_keep_table(c, a->experts, a->shared, true, host, bytes, &device, err);
     by_free(host);
-    return status < 0 ? status : BY_OK;
+    *out = static_cast<const plain_expert *>(device);
+    return status;
+}
+
+by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *a, by_err *err) {
+    by_cuda *c = by_cuda_of(dev);
+    int64_t T = a->x.rows, k = a->idx.cols, slots = k + (a->shared ? 1 : 0), D = a->x.cols;
+    by_step_shape shape = {};
+    shape.rows = T, shape.n_chosen = k, shape.inner = a->inner, shape.shared_inner = a->shared ? a->shared->w1.w.rows : 0;
+    int64_t I = shape.shared_inner > a->inner ? shape.shared_inner : a->inner;
+    const plain_expert *table = nullptr;
+    BY_TRY(plain_table(c, a, &table, err));
+    BY_TRY(by_cuda_scratch(c, static_cast<size_t>(by_scratch_moe_plain(&shape)), err));
+    moe_plain_view v = {view_of(a->x), view_of(a->idx), view_of(a->weight), view_of(a->y), view_of(a->part), table,
+                        by_cuda_take<float>(c, static_cast<size_t>(T * slots * I)), static_cast<int>(slots), static_cast<int>(k), a->n_experts,
+                        static_cast<int>(I), a->y.dtype, a->limit, a->quant};
+    dim3 up(static_cast<unsigned>(T), static_cast<unsigned>(slots), static_cast<unsigned>((I + 31) / 32));
+    dim3 down(static_cast<unsigned>(T), static_cast<unsigned>((D + 7) / 8));
+    BY_CUDA_TRY(err, by_cuda_launch(c, moe_plain_up_kernel, up, 256, 0, v));
+    if (a->part.mem) BY_TRY(by_cuda_join(dev, err));
+    BY_CUDA_TRY(err, by_cuda_launch(c, moe_plain_down_kernel, down, 256, 0, v));
+    return BY_OK;
 }

@@ -265,13 +265,16 @@ static int log2_of(int n) { /* -1: no power of two */
     return 1 << i == n ? i : -1;
 }
 
-by_status by_cuda_index_select(by_device *dev, const by_index_select_args *a, by_err *err) {
-    by_cuda *c = by_cuda_of(dev);
-    int T = a->batch.n_rows;
-    if (T == 0) return BY_OK;
+static int64_t blocks_of(const by_index_select_args *a) {
     int n = a->n_entries_max > 0 ? a->n_entries_max : 1, size = a->cand_block_size > 0 ? a->cand_block_size : 1;
+    return a->mode == BY_CAND_SOURCE ? (n + size - 1) / size : 1;
+}
+
+/* Rows for which there is scratch. */
+static by_status select_slice(by_cuda *c, const by_index_select_args *a, by_err *err) {
+    int T = a->batch.n_rows, n = a->n_entries_max > 0 ? a->n_entries_max : 1, size = a->cand_block_size > 0 ? a->cand_block_size : 1;
     /* rows of keys start at multiples of 32 bytes and end at one of 8 keys */
-    int64_t T64 = T, stride = (n + 31) / 32 * 32, blocks = a->mode == BY_CAND_SOURCE ? (n + size - 1) / size : 1;
+    int64_t T64 = T, stride = (n + 31) / 32 * 32, blocks = blocks_of(a);
     int64_t block_stride = (blocks + 31) / 32 * 32, bytes = a->round_bf16 ? 2 : 4;
     size_t score = static_cast<size_t>(T64 * stride * bytes), block = static_cast<size_t>(T64 * block_stride * bytes);
     BY_TRY(by_cuda_scratch(c, by_cuda_pad(score) + by_cuda_pad(block), err));
@@ -295,4 +298,25 @@ by_status by_cuda_index_select(by_device *dev, const by_index_select_args *a, by
     }
     if (a->round_bf16) return launch_select<uint16_t>(c, v, most, static_cast<int>(blocks), err);
     return launch_select<uint32_t>(c, v, most, static_cast<int>(blocks), err);
+}
+
+/* In slices of rows when the scores of all would take too much scratch. */
+by_status by_cuda_index_select(by_device *dev, const by_index_select_args *a, by_err *err) {
+    int32_t T = a->batch.n_rows, per_row = a->q.dtype == BY_IX4 ? a->heads : 1;
+    int64_t row = by_scratch_select_row(a->n_entries_max > 0 ? a->n_entries_max : 1, blocks_of(a), a->round_bf16 ? 2 : 4);
+    int32_t most = static_cast<int32_t>(by_scratch_select_rows(T, row));
+    for (int32_t t = 0; t < T; t += most) {
+        int32_t n = T - t < most ? T - t : most;
+        by_index_select_args part = *a;
+        part.batch.n_rows = n;
+        part.batch.row_pos = by_tensor_rows(a->batch.row_pos, t, n);
+        part.batch.row_seq = by_tensor_rows(a->batch.row_seq, t, n);
+        part.q = by_tensor_rows(a->q, static_cast<int64_t>(t) * per_row, static_cast<int64_t>(n) * per_row);
+        part.weights = by_tensor_rows(a->weights, t, n);
+        part.sel = by_tensor_rows(a->sel, t, n);
+        if (a->cand.mem) part.cand = by_tensor_rows(a->cand, t, n);
+        if (a->scores.mem) part.scores = by_tensor_rows(a->scores, t, n);
+        BY_TRY(select_slice(by_cuda_of(dev), &part, err));
+    }
+    return BY_OK;
 }
