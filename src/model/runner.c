@@ -196,12 +196,12 @@ by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by
     r->max_draft_seqs = draft_seqs(model, opts);
     by_status status = by_mem_alloc(&r->work, model->dev, (size_t)count.at, err);
     if (status == BY_OK) status = by_mem_alloc(&r->meta, model->dev, (size_t)r->meta_ints * 4, err);
-    r->stage = status == BY_OK ? by_alloc_zero(BY_MEM_MODEL, (size_t)r->meta_ints * 4) : NULL;
-    if (status == BY_OK && !r->stage) status = BY_FAIL(err, BY_ENOMEM, "out of memory for a step's description");
+    if (status == BY_OK) status = by_staging_create(&r->staging, model->dev, (size_t)r->meta_ints * 4, err);
     if (status == BY_OK) status = by_host_experts_create(&r->host, model, most_rows(model, opts), err);
     size_t n_halves = 2 * (size_t)(r->max_draft_seqs + 1) * (size_t)(opts->n_drafts + 1);
     r->conf_halves = status == BY_OK ? by_alloc(BY_MEM_MODEL, n_halves * 4) : NULL;
-    if (status == BY_OK && !r->conf_halves) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the confidences of drafts");
+    r->draft_ids = status == BY_OK ? by_alloc(BY_MEM_MODEL, (size_t)(r->max_draft_seqs + 1) * 4) : NULL;
+    if (status == BY_OK && !(r->conf_halves && r->draft_ids)) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the confidences of drafts");
     if (status < 0) {
         by_runner_destroy(r);
         return status;
@@ -219,14 +219,25 @@ void by_runner_destroy(by_runner *r) {
     by_host_experts_destroy(r->host);
     by_mem_free(r->work);
     by_mem_free(r->meta);
-    by_free(r->stage);
+    by_staging_destroy(r->staging);
     by_free(r->conf_halves);
+    by_free(r->draft_ids);
     by_free(r);
 }
 
 /* ---- the step's description ------------------------------------------------------------------------------------ */
 
 /* See runner_impl.h. */
+by_status by_runner_stage_begin(by_runner *r, by_err *err) {
+    r->n_staged = 0;
+    r->stage = by_staging_next(r->staging, err);
+    return r->stage ? BY_OK : BY_EDEVICE;
+}
+
+by_status by_runner_stage_send(by_runner *r, by_err *err) {
+    return by_staging_upload(r->staging, r->meta, 0, (size_t)r->n_staged * 4, err);
+}
+
 int32_t *by_runner_stage(by_runner *r, by_tensor *t, int64_t rows, int64_t cols) {
     int32_t *p = r->stage + r->n_staged;
     *t = (by_tensor){.mem = r->meta, .off = r->n_staged * 4, .stride = cols * 4, .rows = rows, .cols = cols, .dtype = BY_I32};
@@ -392,7 +403,7 @@ static void describe_wanted(by_runner *r, const by_step_seq *seqs, int32_t n_seq
 }
 
 static by_status describe_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, by_err *err) {
-    r->n_staged = 0;
+    BY_TRY(by_runner_stage_begin(r, err));
     describe_rows(r, seqs, n_seqs);
     describe_entries(r, seqs, n_seqs, 1);
     describe_entries(r, seqs, n_seqs, 2);
@@ -402,7 +413,7 @@ static by_status describe_step(by_runner *r, const by_step_seq *seqs, int32_t n_
     int64_t longest = 1;
     for (int32_t s = 0; s < n_seqs; s++) longest = wide(longest, seqs[s].kv->n_tokens + seqs[s].n_rows);
     for (int32_t ratio = 1; ratio <= 2; ratio++) r->n_entries_max[ratio] = (int32_t)(longest / ratio);
-    return by_mem_write(r->meta, 0, r->stage, (size_t)r->n_staged * 4, err);
+    return by_runner_stage_send(r, err);
 }
 
 by_status by_runner_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, by_err *err) {

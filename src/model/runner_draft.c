@@ -48,11 +48,11 @@ by_status by_runner_measure_drafts(by_runner *r, by_err *err) {
     by_draft_seq *seqs = by_alloc_zero(BY_MEM_MODEL, (size_t)n * sizeof *seqs);
     if (!seqs) return BY_FAIL(err, BY_ENOMEM, "out of memory for measuring drafts");
     for (int32_t s = 0; s < n; s++) seqs[s].position = r->opts.max_context - 1;
-    r->n_staged = 0;
-    describe_block(r, seqs, n, r->opts.n_drafts);
     by_tensor prev;
-    memset(by_runner_stage(r, &prev, n, 1), 0, (size_t)n * 4);
-    by_status status = by_mem_write(r->meta, 0, r->stage, (size_t)r->n_staged * 4, err);
+    by_status status = by_runner_stage_begin(r, err);
+    if (status == BY_OK) describe_block(r, seqs, n, r->opts.n_drafts);
+    if (status == BY_OK) memset(by_runner_stage(r, &prev, n, 1), 0, (size_t)n * 4);
+    if (status == BY_OK) status = by_runner_stage_send(r, err);
     if (status == BY_OK) status = by_graph_run_block(r, err);
     if (status == BY_OK) status = by_graph_run_markov(r, prev, 0, err);
     by_free(seqs);
@@ -72,12 +72,12 @@ static by_status read_confidences(by_runner *r, int32_t n, int32_t K, float *con
 by_status by_runner_draft(by_runner *r, const by_draft_seq *seqs, int32_t n, int32_t n_drafts, by_draft_pick *pick, void *arg,
                           float *conf, by_err *err) {
     BY_TRY(check_draft(r, seqs, n, n_drafts, err));
-    r->n_staged = 0;
+    BY_TRY(by_runner_stage_begin(r, err));
     describe_block(r, seqs, n, n_drafts);
     by_tensor prev;
-    int32_t *ids = by_runner_stage(r, &prev, n, 1);
-    for (int32_t s = 0; s < n; s++) ids[s] = seqs[s].token;
-    BY_TRY(by_mem_write(r->meta, 0, r->stage, (size_t)r->n_staged * 4, err));
+    int32_t *first = by_runner_stage(r, &prev, n, 1), *ids = r->draft_ids;
+    for (int32_t s = 0; s < n; s++) first[s] = ids[s] = seqs[s].token;
+    BY_TRY(by_runner_stage_send(r, err));
     BY_TRY(by_graph_run_block(r, err));
     for (int32_t j = 0; j < n_drafts; j++) {
         if (j > 0) BY_TRY(by_mem_write(r->meta, (size_t)prev.off, ids, (size_t)n * 4, err));

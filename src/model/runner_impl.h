@@ -46,12 +46,14 @@ struct by_runner {
     by_mem *work; /* all activation buffers */
     by_buffers buf;
     by_mem *meta;   /* the step's description */
-    int32_t *stage; /* the same on the host */
+    by_staging *staging; /* the same on the host, for this step and the one before */
+    int32_t *stage;    /* what is being filled */
     int64_t meta_ints, n_staged;
     by_kept_buffers kept_buf; /* absent without truncation */
     by_draft_buffers draft_buf; /* absent without drafts */
     int32_t max_draft_seqs;
     float *conf_halves; /* [2 max_draft_seqs n_drafts]: of the confidences, on the host */
+    int32_t *draft_ids; /* [max_draft_seqs]: the newest draft of each sequence */
     by_batch draft_block;     /* rows of the draft call */
     by_batch batch;           /* all rows */
     by_batch kept;            /* rows that stay behind the boundary; the same as batch unless a step compacts */
@@ -68,6 +70,9 @@ struct by_runner {
 /* Views of a buffer's first n rows. */
 static inline by_tensor by_first(by_tensor t, int64_t n) { return t.mem ? by_tensor_rows(t, 0, n) : t; }
 
+/* Begins a description; sends what has been staged. */
+by_status by_runner_stage_begin(by_runner *r, by_err *err);
+by_status by_runner_stage_send(by_runner *r, by_err *err);
 /* Space for n int32 in the staged description; *t becomes the device's view of it as rows x cols. */
 int32_t *by_runner_stage(by_runner *r, by_tensor *t, int64_t rows, int64_t cols);
 

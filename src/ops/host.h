@@ -45,6 +45,10 @@ typedef struct by_mem_vt {
     /* Host memory that downloads reach fast; NULL when there is none. */
     void *(*host_alloc)(size_t n);
     void (*host_free)(void *p);
+    /* An upload from such memory, which is read until `sent` has returned for *mark; that is made when it is NULL. sent waits. */
+    by_status (*send)(by_mem *m, size_t off, const void *src, size_t n, void **mark, by_err *err);
+    by_status (*sent)(by_device *dev, void *mark, by_err *err);
+    void (*drop_mark)(void *mark);
     void (*counts)(const by_device *dev, by_device_counts *out);
     by_status (*memory)(by_device *dev, int64_t *total, int64_t *unused, by_err *err);
     by_status (*beside_init)(by_device *dev, by_err *err);

@@ -126,6 +126,18 @@ void by_mem_unview(by_mem *mem);
 /* Makes views of up to n bytes allocate nothing. Errors: BY_ENOMEM. */
 by_status by_mem_view_room(by_mem *mem, size_t n, by_err *err);
 
+/* A description that goes up step after step: two buffers in turn, in memory that a device far away reads by itself while the host fills
+ * the other one. On devices that work in host memory it is one buffer and a copy. */
+typedef struct by_staging by_staging;
+/* For n bytes. Errors: BY_ENOMEM. */
+by_status by_staging_create(by_staging **out, by_device *dev, size_t n, by_err *err);
+void by_staging_destroy(by_staging *s); /* NULL is allowed; waits for uploads */
+/* The buffer to fill next, [n] bytes: the device is done with what was uploaded from it, two uploads ago. Waits if it is not, which
+ * n_waits counts. NULL: BY_EDEVICE. */
+void *by_staging_next(by_staging *s, by_err *err);
+/* Queues the first n bytes of that buffer for `to`, ordered with the operators. They must stay until by_staging_next gives them out again. */
+by_status by_staging_upload(by_staging *s, by_mem *to, size_t off, size_t n, by_err *err);
+
 /* ---- work beside the device ------------------------------------------------------------------------------------ */
 
 /* Host memory that operators of dev reach too (pinned), zeroed, 64-byte aligned; freed like any other. by_mem_host: where it lies.

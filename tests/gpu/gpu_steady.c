@@ -5,6 +5,7 @@
  * usage: gpu_steady MODEL [MODEL ...]: all are planned for, steps are run with the first */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/engine_impl.h"
 #include "engine/solo.h"
@@ -91,6 +92,26 @@ static void one_sequence(const char *model) {
     by_solo_close(&s);
 }
 
+/* A prompt in one chunk and in many: the descriptions of several steps are on their way while others are written, and each step must get
+ * its own. The same bits. */
+static void chunks(const char *model) {
+    by_solo s;
+    MUST(by_solo_open(&s, model, &(by_solo_opts){.device = {.backend = BY_BACKEND_CUDA}}, err));
+    int32_t tokens[PROMPT], V = s.model->cfg.vocab_size;
+    for (int i = 0; i < PROMPT; i++) tokens[i] = i * 91 % V;
+    float *logits[2];
+    for (int i = 0; i < 2; i++) {
+        logits[i] = malloc((size_t)V * 4);
+        MUST(by_solo_reserve(&s, 128, i ? 3 : PROMPT, err));
+        MUST(by_solo_feed(&s, tokens, PROMPT, err));
+        MUST(by_solo_logits(&s, logits[i], err));
+    }
+    verdict("chunks behind one another get the bits of one", memcmp(logits[0], logits[1], (size_t)V * 4) == 0);
+    free(logits[0]);
+    free(logits[1]);
+    by_solo_close(&s);
+}
+
 /* Requests of several kinds at once, with drafts: prompts in chunks, a penalty, cuts, alternatives. */
 static void requests(by_engine *e, int32_t V, int n_out) {
     enum { N = 4 };
@@ -171,6 +192,7 @@ int main(int argc, char **argv) {
     by_device_close(dev);
     for (int i = 1; i < argc; i++) plan(argv[i]);
     one_sequence(argv[1]);
+    chunks(argv[1]);
     engine(argv[1], "off", BY_DRAFT_OFF);
     engine(argv[1], "fixed", BY_DRAFT_FIXED);
     return n_failed != 0;

@@ -109,14 +109,14 @@ static void cuda_close(by_device *dev) {
     dev->impl = nullptr;
 }
 
-/* Until the copies have left a part of the ring. Long ago, but for whole models that are loaded. */
-static by_status wait_for_part(by_cuda *c, by_err *err) {
-    cudaError_t rc = cudaEventQuery(c->staged[c->stage]);
+/* For copies that should have passed long ago: counts when they have not. */
+static by_status wait_for(by_cuda *c, cudaEvent_t event, by_err *err) {
+    cudaError_t rc = cudaEventQuery(event);
     if (rc == cudaSuccess) return BY_OK;
     if (rc != cudaErrorNotReady) return by_cuda_fail(err, "an upload", rc);
     cudaGetLastError(); /* not ready is an error to CUDA */
     c->syncs++;
-    BY_CUDA_TRY(err, cudaEventSynchronize(c->staged[c->stage]));
+    BY_CUDA_TRY(err, cudaEventSynchronize(event));
     return BY_OK;
 }
 
@@ -136,7 +136,7 @@ by_status by_cuda_upload(by_cuda *c, unsigned char *to, const void *src, size_t 
         BY_CUDA_TRY(err, cudaEventRecord(c->staged[c->stage], c->stream)); /* all copies from this part are in front of it */
         c->stage = (c->stage + 1) % STAGES;
         c->stage_used = 0;
-        BY_TRY(wait_for_part(c, err));
+        BY_TRY(wait_for(c, c->staged[c->stage], err)); /* whole models that are loaded fill the ring, nothing else */
     }
     return BY_OK;
 }
@@ -308,8 +308,25 @@ static void cuda_host_free(void *p) {
     if (p) cudaFreeHost(p);
 }
 
+static by_status cuda_send(by_mem *m, size_t off, const void *src, size_t n, void **mark, by_err *err) {
+    by_cuda *c = by_cuda_of(m->dev);
+    BY_TRY(refuse_packed(m, err));
+    cudaEvent_t event = static_cast<cudaEvent_t>(*mark);
+    if (!event) BY_CUDA_TRY(err, cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    *mark = event;
+    if (n) BY_CUDA_TRY(err, cudaMemcpyAsync(m->ptr + off, src, n, cudaMemcpyHostToDevice, c->stream));
+    BY_CUDA_TRY(err, cudaEventRecord(event, c->stream));
+    return BY_OK;
+}
+static by_status cuda_sent(by_device *dev, void *mark, by_err *err) {
+    return wait_for(by_cuda_of(dev), static_cast<cudaEvent_t>(mark), err);
+}
+static void cuda_drop_mark(void *mark) {
+    if (mark) cudaEventDestroy(static_cast<cudaEvent_t>(mark));
+}
+
 static const by_mem_vt cuda_vt = {cuda_close, cuda_measure, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy, cuda_read_rate,
-                                  by_cuda_draw, by_cuda_draw_room, cuda_host_alloc, cuda_host_free, cuda_counts, cuda_memory, by_cuda_beside_init, by_cuda_beside,
+                                  by_cuda_draw, by_cuda_draw_room, cuda_host_alloc, cuda_host_free, cuda_send, cuda_sent, cuda_drop_mark, cuda_counts, cuda_memory, by_cuda_beside_init, by_cuda_beside,
                                   by_cuda_join};
 
 static by_status open_state(by_cuda *c, const char **name, by_err *err) {
