@@ -7,6 +7,8 @@
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 #include "cli/inspect.h"
+#include "model/runner.h"
+#include "sched/sched.h"
 
 enum { DEFAULT_CTX = 4096, DEFAULT_SEQS = 256 };
 
@@ -14,7 +16,7 @@ typedef struct {
     const char *model;
     bool json, ctx_given;
     int check; /* by_check_level */
-    int64_t ctx_size, n_seqs;
+    int64_t ctx_size, n_seqs, max_rows;
     const char *gpu_memory;
     int64_t n_cpu_moe;
     bool cpu_moe;
@@ -37,13 +39,26 @@ static by_status add_up(by_inspection *in, by_err *err) {
     return BY_OK;
 }
 
+/* Buffers of steps with so many rows, as `serve` has them, and what operators take beside them. */
+static int64_t step_bytes(const by_inspection *in, int64_t rows) {
+    const by_config *c = &in->config;
+    by_model m = {.cfg = *c, .act = BY_BF16, .quant = true, .boundary = c->last_kv_source};
+    int32_t K = c->draft.n_layers ? c->draft.block_size : 0;
+    int64_t logits = in->n_seqs * (1 + K);
+    by_runner_opts run = {.max_rows = (int32_t)rows, .max_seqs = (int32_t)in->n_seqs, .max_logits = (int32_t)(logits < rows ? logits : rows),
+                          .max_context = in->ctx_size, .trunc = BY_TRUNC_COMPACT, .n_drafts = K};
+    return by_runner_bytes(&m, &run) + by_runner_scratch_bytes(&m, &run);
+}
+
 /* What would lie where on a device of that size. */
 static by_status place(by_inspection *in, const options *opts, by_err *err) {
     int64_t limit = 0;
     in->is_placed = opts->gpu_memory || opts->n_cpu_moe || opts->cpu_moe;
     if (!in->is_placed) return BY_OK;
     if (opts->gpu_memory && by_parse_size(&limit, opts->gpu_memory, err) < 0) return by_err_prefix(err, "--gpu-memory: ");
-    by_place_opts o = {.reserve = in->plan.block_bytes + in->plan.slot_bytes,
+    int64_t rows = opts->max_rows ? opts->max_rows : by_sched_opts_default().max_rows;
+    if (rows < in->n_seqs) rows = in->n_seqs;
+    by_place_opts o = {.reserve = in->plan.block_bytes + in->plan.slot_bytes + (limit ? step_bytes(in, rows) : 0),
                        .host_layers = (int32_t)opts->n_cpu_moe, .host_experts = opts->cpu_moe};
     return by_placement_plan(&in->placement, &in->config, limit, &o, err);
 }
@@ -144,6 +159,12 @@ int by_cmd_inspect(int argc, char **argv) {
          .min = 1,
          .max = BY_LIMIT_SEQS,
          .help = "sequences at a time (256)"},
+        {.names = "--max-num-batched-tokens,--chunked-prefill-size,-b",
+         .kind = BY_FLAG_INT,
+         .out = &opts.max_rows,
+         .min = 1,
+         .max = BY_LIMIT_STEP_ROWS,
+         .help = "rows of a step, for --gpu-memory (4096)"},
         BY_PLACEMENT_FLAG_ROWS(opts.gpu_memory, opts.n_cpu_moe, opts.cpu_moe),
         {.names = "--check-weights",
          .kind = BY_FLAG_CHOICE,

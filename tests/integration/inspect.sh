@@ -36,7 +36,7 @@ is 'd["memory"]["kv_blocks"]' 11
 is 'd["memory"]["total_bytes"] == d["memory"]["kv_bytes"] + d["memory"]["state_bytes"] + d["memory"]["weights_bytes"]' True
 
 # placement on a device of that size
-expect_exit 0 "$program" inspect -m "$source/models/tiny" --json -c 1024 -np 4 --gpu-memory 20M
+expect_exit 0 "$program" inspect -m "$source/models/tiny" --json -c 1024 -np 4 -b 8 --gpu-memory 20M
 is 'd["placement"]["device_experts"] + d["placement"]["host_experts"]' 184
 is '0 < d["placement"]["device_experts"] < 184' True
 is 'd["placement"]["fixed_bytes"] + d["placement"]["reserved_bytes"] + d["placement"]["device_expert_bytes"] <= d["placement"]["device_bytes"]' True
@@ -45,7 +45,7 @@ expect_exit 0 "$program" inspect -m "$source/models/tiny" --json --n-cpu-moe 3
 is 'd["placement"]["host_experts"]' 48
 expect_exit 0 "$program" inspect -m "$source/models/tiny" --cpu-moe
 says out "routed experts on the host                184"
-expect_exit 1 "$program" inspect -m "$source/models/tiny" --gpu-memory 9M
+expect_exit 1 "$program" inspect -m "$source/models/tiny" -b 8 --gpu-memory 9M
 says err "without any routed expert"
 expect_exit 1 "$program" inspect -m "$source/models/tiny" --n-cpu-moe 11
 says err "0..10"
