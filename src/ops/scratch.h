@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ops/ops.h"
+
 /* What of a model and of its largest step decides about scratch memory. */
 typedef struct by_step_shape {
     int64_t rows;    /* most rows of a step or of a draft call */
@@ -82,8 +84,9 @@ static inline int64_t by_scratch_draw_slice(int64_t n, int64_t V) {
     return n < most ? n : most > 1 ? most : 1;
 }
 static inline int64_t by_scratch_draws(int64_t n, int64_t V, int64_t n_edits, int64_t n_top) {
-    return by_scratch_pad(n * BY_SCRATCH_DRAW_JOB) + by_scratch_pad(n_edits * 8) + by_scratch_pad(n * ((V + 31) / 32 * 4)) +
-           by_scratch_pad(by_scratch_draw_slice(n, V) * BY_SCRATCH_DRAW_ROWS * ((V + 63) / 64 * 64) * 4) + by_scratch_pad(n * 20) + by_scratch_pad(n * n_top * 8);
+    return by_scratch_pad(n * BY_SCRATCH_DRAW_JOB) + by_scratch_pad(n_edits * (int64_t)sizeof(by_draw_edit)) + by_scratch_pad(n * ((V + 31) / 32 * 4)) +
+           by_scratch_pad(by_scratch_draw_slice(n, V) * BY_SCRATCH_DRAW_ROWS * ((V + 63) / 64 * 64) * 4) + by_scratch_pad(n * (int64_t)sizeof(by_drawn)) +
+           by_scratch_pad(n * n_top * (int64_t)sizeof(by_drawn_top));
 }
 
 /* Enough for every operator of the largest step. */

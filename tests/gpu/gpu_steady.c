@@ -32,7 +32,7 @@ static counts count(const by_device *dev) {
     counts c = {by_device_counts_get(dev), {0}};
 #ifdef BY_CUDA_HOST
     cuda_host_counts seen = cuda_host_counts_get();
-    c.seen = (by_device_counts){seen.allocs, seen.waits};
+    c.seen = (by_device_counts){.n_allocs = seen.allocs, .n_waits = seen.waits};
 #else
     c.seen = c.own;
 #endif
@@ -176,9 +176,9 @@ static void engine(const char *model, const char *drafts, by_draft_mode mode) {
     by_engine_stats after = by_engine_stats_get(e);
     char text[160];
     int steps = (int)(after.n_steps - before.n_steps);
-    /* marks of rows, draws; confidences of drafts, and the drafts */
+    /* marks of rows, draws; each draft of a block, and the confidences */
     snprintf(text, sizeof text, "engine, drafts %s, %d steps", drafts, steps);
-    expect(text, a, count(dev), steps * (mode == BY_DRAFT_OFF ? 2 : 3 + 2 * m->cfg.draft.block_size));
+    expect(text, a, count(dev), steps * (mode == BY_DRAFT_OFF ? 2 : 3 + m->cfg.draft.block_size));
     snprintf(text, sizeof text, "engine, drafts %s: no memory but what was there", drafts);
     verdict(text, room == by_device_room_get(dev).used);
     by_engine_close(e);

@@ -556,7 +556,7 @@ by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draws *
     size_t edits = static_cast<size_t>(w->n_edits) * sizeof *w->edits, tops = n * static_cast<size_t>(w->top_stride), row = (V + 63) / 64 * 64;
     size_t back = by_cuda_pad(n * sizeof(by_drawn)) + tops * sizeof(by_drawn_top);
     size_t bytes = by_cuda_pad(n * sizeof(draw_job)) + by_cuda_pad(edits) + by_cuda_pad(n_masks * mask) + by_cuda_pad(n_rows * row * 4);
-    static_assert(sizeof(draw_job) <= BY_SCRATCH_DRAW_JOB && sizeof(by_drawn) == 20 && sizeof(by_drawn_top) == 8, "as scratch.h counts");
+    static_assert(sizeof(draw_job) <= BY_SCRATCH_DRAW_JOB, "as scratch.h counts");
     BY_TRY(by_cuda_scratch(c, bytes + by_cuda_pad(back), err));
     unsigned char *jobs = by_cuda_take<unsigned char>(c, n * sizeof(draw_job)), *list = by_cuda_take<unsigned char>(c, edits);
     unsigned char *masks = by_cuda_take<unsigned char>(c, n_masks * mask);
