@@ -177,7 +177,7 @@ int by_cmd_grammar(int argc, char **argv) {
         {.names = "--whitespace",
          .kind = BY_FLAG_CHOICE,
          .out = &o.whitespace,
-         .choices = "bounded|any|compact",
+         .choices = "bounded|any|compact|spaced",
          .help = "between JSON tokens (bounded)"},
         {.names = "--lenient", .kind = BY_FLAG_BOOL, .out = &o.lenient, .help = "unsupported keywords become warnings"},
         {.names = "--any-order", .kind = BY_FLAG_BOOL, .out = &o.any_order, .help = "object members in any order"},

@@ -66,6 +66,7 @@ typedef enum by_grammar_ws {
     BY_GRAMMAR_WS_BOUNDED, /* at most 20 characters a gap, 2 of them newlines */
     BY_GRAMMAR_WS_ANY,
     BY_GRAMMAR_WS_COMPACT,
+    BY_GRAMMAR_WS_SPACED, /* one blank behind commas and colons, none elsewhere: as Python's json.dumps writes */
     BY_GRAMMAR_WS_PATTERN /* ws_pattern */
 } by_grammar_ws;
 

@@ -467,7 +467,7 @@ by_gr_term by_gr_arr_body(by_gr *g, by_gr_node n) {
             v[met] = item_then(g, n.a, s, met, n.x);
         more = by_gr_alt(g, v, sets);
     }
-    if (n.x) more = by_gr_seq(g, by_gr_lit(g, BY_STR(",")), by_gr_seq(g, g->ws, more));
+    if (n.x) more = by_gr_seq(g, by_gr_lit(g, BY_STR(",")), by_gr_seq(g, g->ws_behind, more));
     if (n.x == 2 && !open_ended(g, variant(g, d, s.idx, 0))) more = by_gr_mark(g, more); /* maybe nothing is left */
     bool done = s.idx >= d->rec->min;
     for (uint32_t k = 0; k < d->rec->n_contains; k++)
@@ -482,7 +482,8 @@ const by_gr_row *by_gr_row_arr(by_gr *g, by_gr_node n) {
 uint32_t by_gr_arr_min_bytes(by_gr *g, by_gr_node n) {
     by_gr_arrdef *d = g->arrdefs[n.a];
     state s = state_of(g, n);
-    uint32_t ws = by_gr_min_bytes(g, g->ws), need = d->rec->min > s.idx ? d->rec->min - s.idx : 0;
+    uint32_t ws = by_gr_min_bytes(g, g->ws), sep = 1 + ws + by_gr_min_bytes(g, g->ws_behind);
+    uint32_t need = d->rec->min > s.idx ? d->rec->min - s.idx : 0;
     uint64_t sum = 1 + ws;
     uint32_t hits = 0;
     for (uint32_t k = 0; k < d->rec->n_contains; k++)
@@ -495,9 +496,9 @@ uint32_t by_gr_arr_min_bytes(by_gr *g, by_gr_node n) {
             uint32_t one = by_gr_expr_prod(g, e) ? by_gr_min_bytes(g, by_gr_expr_term(g, e)) : 0;
             if (one > worst) worst = one;
         }
-        sum += worst + 1 + 2 * ws;
+        sum += worst + sep;
         if (s.idx + i >= d->n) {
-            sum += (uint64_t)(need - i - 1) * (worst + 1 + 2 * ws);
+            sum += (uint64_t)(need - i - 1) * (worst + sep);
             break;
         }
     }

@@ -217,7 +217,7 @@ struct by_gr {
     uint32_t n_arrdefs, cap_arrdefs;
     by_gr_schema *schema; /* NULL unless a JSON schema takes part */
 
-    by_gr_term ws;  /* whitespace inside JSON */
+    by_gr_term ws, ws_behind; /* whitespace inside JSON; and that behind commas and colons */
     by_gr_term host, host_below, host_above; /* grammar_host.c; NEVER until a host name occurs */
     uint32_t depth; /* of nested calls that follow the structure of terms */
     bool compiling;

@@ -58,7 +58,8 @@ static by_gr_term whitespace(by_gr *g, const by_grammar_opts *o) {
         by_gr_set_add(&s, (uint8_t)*c);
     switch (o->whitespace) {
     case BY_GRAMMAR_WS_ANY: return by_gr_star(g, by_gr_cls(g, &s));
-    case BY_GRAMMAR_WS_COMPACT: return BY_GR_EPS;
+    case BY_GRAMMAR_WS_COMPACT:
+    case BY_GRAMMAR_WS_SPACED: return BY_GR_EPS;
     case BY_GRAMMAR_WS_PATTERN: return by_gr_regex(g, o->ws_pattern, &rx);
     case BY_GRAMMAR_WS_BOUNDED: break;
     }
@@ -114,6 +115,7 @@ static by_status build(by_grammar *gr, by_grammar_error *where, by_err *err) {
     g->compiling = true;
     g->deadline_ns = by_clock_ns() + (o.timeout_us > 0 ? o.timeout_us : TIMEOUT_DEFAULT_US) * 1000;
     g->ws = whitespace(g, &o);
+    g->ws_behind = o.whitespace == BY_GRAMMAR_WS_SPACED ? by_gr_lit(g, BY_STR(" ")) : g->ws;
     gr->root = by_gr_bad(g) ? BY_GR_NEVER : front_end(gr);
     if (!by_gr_bad(g) && gr->root == BY_GR_NEVER && !o.empty_ok) by_gr_fail(g, BY_EINVAL, "grammar: nothing matches");
     if (!by_gr_bad(g)) by_gr_row_of(g, gr->root); /* finds what only the first step shows */

@@ -473,7 +473,7 @@ static by_gr_term value_then(by_gr *g, uint32_t def, by_gr_expr val, unsigned hi
             by_gr_vec_push(g, &v, by_gr_seq(g, by_gr_expr_term(g, e), make(g, def, t, 1)));
         if (!part || by_gr_bad(g)) break;
     }
-    by_gr_term head[3] = {g->ws, by_gr_lit(g, BY_STR(":")), g->ws};
+    by_gr_term head[3] = {g->ws, by_gr_lit(g, BY_STR(":")), g->ws_behind};
     by_gr_term t = by_gr_seq(g, by_gr_seq_n(g, head, 3), by_gr_alt(g, v.v, v.n));
     by_gr_vec_free(&v);
     return t;
@@ -518,7 +518,7 @@ const by_gr_row *by_gr_row_obj(by_gr *g, by_gr_node n, by_gr_term self) {
     by_gr_objdef *d = g->objdefs[n.a];
     state s = state_of(g, n);
     by_gr_term more = member(g, n.a, s, self);
-    if (n.x) more = by_gr_seq(g, by_gr_lit(g, BY_STR(",")), by_gr_seq(g, g->ws, more));
+    if (n.x) more = by_gr_seq(g, by_gr_lit(g, BY_STR(",")), by_gr_seq(g, g->ws_behind, more));
     bool done = open_required(g, d, s) == 0 && (!d->counts || s.n >= d->rec->min) && s.met + 1 == 1u << d->rec->n_exist;
     by_gr_term body = by_gr_seq(g, g->ws, by_gr_alt2(g, more, done ? by_gr_lit(g, BY_STR("}")) : BY_GR_NEVER));
     return by_gr_row_of(g, body);
@@ -592,7 +592,7 @@ static uint32_t encoded_len(by_str key) {
 uint32_t by_gr_obj_min_bytes(by_gr *g, by_gr_node n) {
     by_gr_objdef *d = g->objdefs[n.a];
     state s = state_of(g, n);
-    uint32_t sep = 4 + by_gr_min_bytes(g, g->ws) * 4, members = 0, cheap = 64;
+    uint32_t sep = 4 + 2 * (by_gr_min_bytes(g, g->ws) + by_gr_min_bytes(g, g->ws_behind)), members = 0, cheap = 64;
     uint64_t total = 1 + by_gr_min_bytes(g, g->ws); /* parts may be "not known", which is large */
     for (uint32_t i = 0; i < d->n; i++) {
         if (passed(g, d, s, i) || !d->ok[i]) continue;

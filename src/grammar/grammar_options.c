@@ -7,12 +7,13 @@ static by_status whitespace(by_grammar_opts *out, const by_json *v, by_err *err)
     static const struct {
         const char *name;
         by_grammar_ws ws;
-    } names[] = {{"any", BY_GRAMMAR_WS_ANY}, {"bounded", BY_GRAMMAR_WS_BOUNDED}, {"compact", BY_GRAMMAR_WS_COMPACT}};
-    for (unsigned i = 0; i < 3 && v->type == BY_JSON_STRING; i++)
+    } names[] = {{"any", BY_GRAMMAR_WS_ANY}, {"bounded", BY_GRAMMAR_WS_BOUNDED}, {"compact", BY_GRAMMAR_WS_COMPACT},
+                 {"spaced", BY_GRAMMAR_WS_SPACED}};
+    for (unsigned i = 0; i < 4 && v->type == BY_JSON_STRING; i++)
         if (by_str_eqz(v->v.s, names[i].name)) return out->whitespace = names[i].ws, BY_OK;
     const by_json *pattern = by_json_get(v, "pattern");
     if (!by_json_is(pattern, BY_JSON_STRING))
-        return BY_FAIL(err, BY_EINVAL, "options.whitespace: any, bounded, compact or {\"pattern\": regex} is expected");
+        return BY_FAIL(err, BY_EINVAL, "options.whitespace: any, bounded, compact, spaced or {\"pattern\": regex} is expected");
     out->whitespace = BY_GRAMMAR_WS_PATTERN;
     out->ws_pattern = pattern->v.s;
     return BY_OK;

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "grammar/grammar.h"
+#include "grammar/grammar_options.h"
 #include "grammar/grammar_internal.h"
 #include "json/json.h"
 #include "support/counting.h"
@@ -111,6 +112,29 @@ static void regular_expressions_beyond_the_vectors(void **state) {
     SCHEMA("{\"type\":\"string\",\"pattern\":\"(?<![a-z])cat(?![a-z])\"}", LIST("\"a cat!\"", "\"cat\""), LIST("\"concat\"", "\"cats\""));
     SCHEMA("{\"type\":\"string\",\"not\":{\"pattern\":\"(?<=a)b\"}}", LIST("\"ba\""), LIST("\"ab\""));
     expect(BY_GRAMMAR_REGEX, "x{0,100000}", LIST("", "xxx"), LIST("y"));
+}
+
+static void blanks_stand_where_the_option_says(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        bool ok;
+    } texts[] = {{"{\"a\": [1, 2], \"b\": {\"x\": [3]}}", true}, {"{\"a\": [], \"b\": {\"x\": [3]}}", true},
+                 {"{\"a\":[1, 2], \"b\": {\"x\": [3]}}", false}, {"{\"a\": [1,2], \"b\": {\"x\": [3]}}", false},
+                 {"{\"a\": [1, 2],  \"b\": {\"x\": [3]}}", false}, {"{\"a\": [1 , 2], \"b\": {\"x\": [3]}}", false},
+                 {"{ \"a\": [1, 2], \"b\": {\"x\": [3]}}", false}, {"{\"a\" : [1, 2], \"b\": {\"x\": [3]}}", false}};
+    by_arena a;
+    by_grammar_opts o = {0};
+    by_grammar *g;
+    by_arena_init(&a, BY_MEM_MISC);
+    assert_int_equal(by_grammar_options_parse(&o, &a, BY_STR("{\"whitespace\":\"spaced\"}"), NULL), BY_OK);
+    by_str schema = BY_STR("{\"properties\":{\"a\":{\"items\":{\"type\":\"integer\"},\"type\":\"array\"},\"b\":{\"const\":{\"x\":[3]}}},"
+                           "\"required\":[\"a\",\"b\"],\"type\":\"object\",\"additionalProperties\":false}");
+    assert_int_equal(by_grammar_compile(&g, vocab, BY_GRAMMAR_JSON_SCHEMA, schema, &o, NULL, NULL), BY_OK);
+    for (unsigned i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (matches(g, texts[i].text) != texts[i].ok) fail_msg("%s", texts[i].text);
+    by_grammar_release(g);
+    by_arena_deinit(&a);
 }
 
 static void left_recursion_of_every_kind(void **state) {
@@ -856,7 +880,8 @@ static void every_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(regular_expressions_beyond_the_vectors),
-                                       cmocka_unit_test(left_recursion_of_every_kind),
+                                       cmocka_unit_test(blanks_stand_where_the_option_says),
+        cmocka_unit_test(left_recursion_of_every_kind),
                                        cmocka_unit_test(tokens_named_by_id),
                                        cmocka_unit_test(schemas_beyond_the_vectors),
         cmocka_unit_test(schemas_that_say_nothing_are_whole),
