@@ -31,7 +31,7 @@ double by_bench_median(double *v, int n) {
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-static by_status submit(by_bench_run *r, int32_t *ids, by_request **out, by_err *err) {
+static by_status submit(by_bench_run *r, int64_t i, int32_t *ids, by_request **out, by_err *err) {
     by_request_opts o = by_request_opts_default();
     int32_t V = by_engine_model(r->engine)->cfg.vocab_size;
     for (int64_t k = 0; r->rng && k < r->n_prompt; k++) ids[k] = (int32_t)by_rng_below(r->rng, (uint64_t)V);
@@ -41,7 +41,7 @@ static by_status submit(by_bench_run *r, int32_t *ids, by_request **out, by_err 
     o.sampling.law.temperature = 0;
     o.sampling.eos_id = by_engine_model(r->engine)->cfg.eos_id;
     o.ignore_eos = true;
-    o.grammar = r->grammar;
+    o.grammar = r->n_grammars ? &r->grammars[i % r->n_grammars] : NULL;
     o.queue_cap = (int32_t)r->n_gen + 8; /* whoever waits for another request slows nobody */
     return by_engine_submit(r->engine, &o, out, err);
 }
@@ -67,7 +67,7 @@ by_status by_bench_requests_run(by_bench_run *r, by_err *err) {
     int32_t *ids = by_alloc(BY_MEM_MISC, (size_t)r->n_prompt * sizeof *ids);
     by_status status = q && ids ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for %lld requests", (long long)r->n_requests);
     int64_t first_us = 0, end_us = 0;
-    for (int64_t i = 0; status == BY_OK && i < r->n_requests; i++) status = submit(r, ids, &q[i], err);
+    for (int64_t i = 0; status == BY_OK && i < r->n_requests; i++) status = submit(r, i, ids, &q[i], err);
     int64_t start_us = status == BY_OK ? by_request_info_get(q[0]).submit_us : 0;
     for (int64_t i = 0; status == BY_OK && i < r->n_requests; i++) status = read_to_end(r, q[i], &first_us, &end_us, err);
     for (int64_t i = 0; q && i < r->n_requests; i++) by_request_release(q[i]);

@@ -12,7 +12,8 @@ typedef struct by_bench_run {
     int64_t n_requests, n_prompt, n_gen; /* n_gen tokens each, greedy, the end token ignored */
     by_rng *rng;           /* ids of the prompts; NULL: every prompt is `tokens` */
     const int32_t *tokens; /* [n_prompt] */
-    const by_request_grammar *grammar; /* NULL: nothing limits the texts */
+    const by_request_grammar *grammars; /* [n_grammars]: the requests have them in turns */
+    int64_t n_grammars;                 /* 0: nothing limits the texts */
     /* out */
     double prefill_s; /* from the first submission to the last first token */
     double decode_s;  /* from there to the end of the last request */
