@@ -42,7 +42,7 @@ static by_status submit(by_bench_run *r, int64_t i, int32_t *ids, by_request **o
     o.sampling.eos_id = by_engine_model(r->engine)->cfg.eos_id;
     o.ignore_eos = true;
     o.grammar = r->n_grammars ? &r->grammars[i % r->n_grammars] : NULL;
-    o.queue_cap = (int32_t)r->n_gen + 8; /* whoever waits for another request slows nobody */
+    o.queue_cap = (int32_t)r->n_gen + 64; /* whoever waits for another request slows nobody, and a queue counts as full before it is */
     return by_engine_submit(r->engine, &o, out, err);
 }
 

@@ -216,6 +216,17 @@ static int32_t up_to_end(const by_seq *s) {
     return s->drafts.n;
 }
 
+/* Drafts behind the first that the grammar refuses get no rows: they cannot be taken. Where the rule draws a token whatever was proposed
+ * nothing else changes; rejection needs the refused draft itself, or the law would not be exact. */
+static void drop_refused(by_seq *s) {
+    bool rejection = s->law.rule == BY_SAMPLE_REJECTION && !by_sample_is_greedy(s->law.params);
+    size_t n_ok = 0;
+    if (!s->matcher || rejection || s->drafts.n <= 0) return;
+    by_matcher_validate(s->matcher, (const uint32_t *)s->drafts.ids, (size_t)s->drafts.n, &n_ok, NULL); /* what cannot be judged goes, too */
+    s->drafts.n = (int32_t)n_ok;
+    if (s->drafts.n_useful > s->drafts.n) s->drafts.n_useful = s->drafts.n;
+}
+
 /* When the draft call fails, nobody gets drafts this time: the tokens of the job stand without them. */
 void by_engine_propose(by_engine *e, by_job *job) {
     int32_t n = 0;
@@ -241,6 +252,7 @@ void by_engine_propose(by_engine *e, by_job *job) {
         by_spec_drafts *d = &q->seq->drafts;
         q->n_proposed = d->n;
         d->n_useful = up_to_end(q->seq);
+        drop_refused(q->seq);
         for (int32_t j = 0; j < q->n_proposed; j++)
             q->conf[j] = j < d->n_useful ? by_spec_confidence(d->conf[j], e->opts.draft_temperature[j]) : 0;
     }

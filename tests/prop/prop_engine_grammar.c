@@ -223,7 +223,7 @@ static void one_round(int round) {
     o.state_slots = 4 + (int32_t)by_rng_below(&rng, 4);
     o.expect_quantile = 0.01; /* hardly any reserve: sequences have to be swapped */
     o.async = round % 2 == 0;
-    /* Every verified draft has a mask of its own; what drafts propose is not limited. */
+    /* Every verified draft has a mask of its own; what drafts propose is not limited, but cut at the first that is refused. */
     static const by_draft_mode modes[] = {BY_DRAFT_FIXED, BY_DRAFT_FIXED, BY_DRAFT_OFF, BY_DRAFT_AUTO};
     o.draft_mode = modes[round % 4];
     o.n_drafts = round % 3 ? 0 : 8;
@@ -251,6 +251,40 @@ static void every_request_equals_its_twin(void **state) {
     int rounds = by_test_scaled(4);
     for (int i = 0; i < rounds; i++) one_round(i);
     if (rounds >= 4) assert_true(n_swapped > 0 && n_accepted > 0);
+}
+
+/* One token is allowed at each place: every draft that gets a row is that token, and is taken. */
+static void drafts_that_the_grammar_refuses_get_no_rows(void **state) {
+    (void)state;
+    by_engine_opts o = by_engine_opts_default();
+    by_engine *e;
+    by_buf text = {0};
+    by_event ev;
+    by_request *h;
+    enum { N = 24 };
+    o.model_dir = folder;
+    o.max_context = CONTEXT;
+    o.draft_mode = BY_DRAFT_FIXED;
+    check(by_engine_open(&e, &o, &err));
+    by_buf_push_z(&text, "root ::=");
+    for (int i = 0; i < N; i++) by_buf_push_z(&text, " <[77]>");
+    request r = {.tokens = {5, 6, 7}, .n_prompt = 3, .max_tokens = N, .n = 1, .sampling = by_sample_params_default()};
+    r.grammar = (by_request_grammar){.spec = {.kind = BY_GRAMMAR_EBNF, .text = by_buf_str(&text)}, .bound_id = -1};
+    check(submit(e, &r, &h));
+    int n = 0;
+    while (by_request_next(h, &ev, 60000) == BY_OK) {
+        if (ev.finish == BY_CHOICE_ERROR) fail_msg("%s", (by_request_error(h, &err), err.msg));
+        assert_int_equal(ev.token, 77);
+        n++;
+    }
+    assert_int_equal(n, N);
+    by_request_release(h);
+    assert_true(by_engine_wait_idle(e, 60000));
+    by_draft_stats d = by_engine_stats_get(e).draft;
+    assert_true(d.n_proposed > 0);
+    assert_int_equal(d.n_verified, d.n_accepted);
+    by_engine_close(e);
+    by_buf_deinit(&text);
 }
 
 /* ---- refusals ---- */
@@ -401,7 +435,7 @@ static void who_leaves_the_compiler_leaves_the_queue(void **state) {
 int main(void) {
     rng = by_test_rng(20261130);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_request_equals_its_twin),
+        cmocka_unit_test(every_request_equals_its_twin), cmocka_unit_test(drafts_that_the_grammar_refuses_get_no_rows),
         cmocka_unit_test(a_bad_grammar_fails_its_request_with_the_place),
         cmocka_unit_test(who_leaves_the_compiler_leaves_the_queue),
         cmocka_unit_test(a_hostile_schema_holds_nobody_up),
