@@ -71,6 +71,17 @@ static by_status set_value(by_convert *cv, const char *field, const char *kind, 
 
 /* ---- options ---- */
 
+/* Members that are true or false, where they are set. */
+static by_status check_flags(by_convert *cv, const char *field, const by_json *v, const char *const *flags) {
+    for (; v && *flags; flags++) {
+        const by_json *x = by_json_get(v, *flags);
+        if (!is_set(x) || x->type == BY_JSON_BOOL) continue;
+        by_at(cv, field);
+        return BY_REFUSE(cv, by_str_z(field), BY_STR("."), by_str_z(*flags), BY_STR(": true or false is expected"));
+    }
+    return BY_OK;
+}
+
 /* Options of grammars as by_grammar_options_read takes them, out of the fields that are set. */
 static by_status write_options(by_convert *cv, const by_json *v, const by_json *pattern, bool compact, by_str *out) {
     static const char *const flags[] = {"any_order", "lenient", "strict", "integer_dot_zero"};
@@ -111,6 +122,9 @@ static by_status structured_outputs(by_convert *cv, const by_json *v) {
                 {"structural_tag", "structured_outputs.structural_tag", "structural_tag"}};
     if (!is_set(v)) return BY_OK;
     if (v->type != BY_JSON_OBJECT) return refuse_field(cv, "structured_outputs", "an object is expected");
+    static const char *const flags[] = {"json_object", "disable_any_whitespace", "any_order", "lenient", "strict",
+                                        "integer_dot_zero", "close_by_budget", NULL};
+    BY_TRY(check_flags(cv, "structured_outputs", v, flags));
     const by_json *pattern = by_json_get(v, "whitespace_pattern"), *compact = by_json_get(v, "disable_any_whitespace");
     const by_json *object = by_json_get(v, "json_object"), *close = by_json_get(v, "close_by_budget");
     by_str options;
@@ -145,7 +159,8 @@ static by_status plain_fields(by_convert *cv, const by_json *body) {
         const by_json *x = by_json_get(body, rows[i].field);
         if (is_set(x)) BY_TRY(set_value(cv, rows[i].field, rows[i].kind, x, options));
     }
-    if (!by_json_is(object, BY_JSON_BOOL) || !object->v.b) return BY_OK;
+    if (is_set(object) && object->type != BY_JSON_BOOL) return refuse_field(cv, "guided_json_object", "true or false is expected");
+    if (!is_set(object) || !object->v.b) return BY_OK;
     return set_grammar(cv, (by_api_grammar){.kind = "json_object", .field = "guided_json_object", .options = options});
 }
 
@@ -203,7 +218,10 @@ static by_status extra_format(by_convert *cv, const by_json *f) {
     for (uint32_t i = 0; i < BY_COUNT(rows); i++) {
         if (!by_str_eqz(type->v.s, rows[i].type)) continue;
         const by_json *v = rows[i].key ? by_json_get(f, rows[i].key) : f;
-        if (!v) return strcmp(rows[i].type, "regex") == 0 ? BY_OK : refuse_field(cv, "response_format", "grammar: a text is expected");
+        if (!v && by_json_get(f, "regex") && strcmp(rows[i].type, "regex") == 0) return BY_OK; /* the original's spelling */
+        if (!v)
+            return refuse_field(cv, "response_format",
+                                strcmp(rows[i].type, "regex") == 0 ? "pattern: a text is expected" : "grammar: a text is expected");
         return set_value(cv, "response_format", rows[i].kind, v, by_str_of(NULL, 0));
     }
     return BY_OK;
@@ -235,9 +253,27 @@ static by_status messages_format(by_convert *cv, const by_json *body) {
     return BY_OK;
 }
 
+/* Completions know the formats of Chat; the shapes of Chat check them there. */
+static by_status completions_format(by_convert *cv, const by_json *f) {
+    const by_json *type = by_json_get(f, "type"), *wrap = by_json_get(f, "json_schema"), *schema = by_json_get(wrap, "schema");
+    const by_json *strict = by_json_get(wrap, "strict");
+    if (!by_json_is(type, BY_JSON_STRING)) return refuse_field(cv, "response_format", "an object with a type is expected");
+    if (by_is_extra_format(f) || by_str_eqz(type->v.s, "text")) return BY_OK;
+    if (by_str_eqz(type->v.s, "json_object"))
+        return set_grammar(cv, (by_api_grammar){.kind = "json_object", .field = "response_format"});
+    if (by_str_eqz(type->v.s, "regex")) return set_value(cv, "response_format", "regex", by_json_get(f, "regex"), by_str_of(NULL, 0));
+    if (!by_str_eqz(type->v.s, "json_schema"))
+        return refuse_field(cv, "response_format.type", "text, json_object, json_schema, regex, ebnf, lark or structural_tag is expected");
+    if (!by_json_is(schema, BY_JSON_OBJECT)) return refuse_field(cv, "response_format.json_schema.schema", "an object is expected");
+    if (is_set(strict) && strict->type != BY_JSON_BOOL)
+        return refuse_field(cv, "response_format.json_schema.strict", "true or false is expected");
+    return set_value(cv, "response_format", "json_schema", schema, is_set(strict) && strict->v.b ? BY_STR(STRICT_OPTIONS) : BY_STR(""));
+}
+
 by_status by_read_grammar_fields(by_convert *cv, const by_json *body) {
     const by_json *f = by_json_get(body, "response_format");
     if (is_set(f)) BY_TRY(extra_format(cv, f));
+    if (is_set(f) && cv->out->api == BY_API_COMPLETIONS) BY_TRY(completions_format(cv, f));
     if (cv->out->api == BY_API_MESSAGES) BY_TRY(messages_format(cv, body));
     BY_TRY(structured_outputs(cv, by_json_get(body, "structured_outputs")));
     BY_TRY(plain_fields(cv, body));

@@ -167,6 +167,11 @@ static void every_spelling_limits_the_answer(void **state) {
         {BY_API_CHAT, "\"json_schema\":{\"enum\":[true,false]}", "true|false"},
         {BY_API_CHAT, "\"so_args\":{\"schema_type\":\"ebnf\",\"schema\":\"root ::= \\\"aa\\\" | \\\"bb\\\"\"}", "aa|bb"},
         {BY_API_COMPLETIONS, "\"guided_regex\":\"aa|bb\"", "aa|bb"},
+        {BY_API_COMPLETIONS, "\"response_format\":{\"type\":\"regex\",\"regex\":\"aa|bb\"}", "aa|bb"},
+        {BY_API_COMPLETIONS, "\"response_format\":{\"type\":\"regex\",\"pattern\":\"aa|bb\"}", "aa|bb"},
+        {BY_API_COMPLETIONS,
+         "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":{\"enum\":[true,false]}}}",
+         "true|false"},
         {BY_API_MESSAGES, "\"output_format\":{\"type\":\"json_schema\",\"schema\":{\"enum\":[true,false]}}", "true|false"},
         {BY_API_MESSAGES, "\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"enum\":[true,false]}}}", "true|false"},
         {BY_API_RESPONSES, "\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"x\",\"schema\":{\"enum\":[true,false]}}}", "true|false"},
@@ -216,12 +221,33 @@ static void a_refusal_names_field_and_place(void **state) {
         {"\"so_args\":{\"schema_type\":\"json\",\"schema\":\"{}\",\"trigger_token_ids\":[-1]}", "so_args.trigger_token_ids", ""},
         {"\"so_args\":{\"schema_type\":\"xml\",\"schema\":\"{}\"}", "so_args.schema_type", ""},
         {"\"structured_outputs\":{\"choice\":\"a\"}", "structured_outputs.choice", "list"},
+        {"\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":\"yes\"}", "structured_outputs", "disable_any_whitespace"},
+        {"\"guided_json_object\":1", "guided_json_object", "true or false"},
+        {"\"response_format\":{\"type\":\"regex\"}", "response_format", "pattern"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         by_call_problem p = {0};
         if (ask(BY_API_CHAT, &p, body_of(CHAT, rows[i].rest, 1))) fail_msg("row %zu was not refused", i);
         assert_int_equal(p.http_status, 400);
         if (!strstr(p.message, rows[i].part) || !strstr(p.message, rows[i].other)) fail_msg("row %zu: '%s'", i, p.message);
+    }
+}
+
+static void completions_refuse_formats_that_they_do_not_know(void **state) {
+    (void)state;
+    static const struct {
+        const char *rest, *part;
+    } rows[] = {{"\"response_format\":{\"type\":\"jsn\"}", "response_format.type"},
+                {"\"response_format\":\"json_object\"", "response_format"},
+                {"\"response_format\":{\"type\":\"json_schema\"}", "response_format.json_schema.schema"},
+                {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"type\":\"strng\"}}}", "strng"},
+                {"\"response_format\":{\"type\":\"json_object\"},\"guided_regex\":\"a\"", "guided_regex"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        by_call_problem p = {0};
+        if (ask(BY_API_COMPLETIONS, &p, body_of("\"model\":\"m\",\"prompt\":\"say it\"", rows[i].rest, 1)))
+            fail_msg("row %zu was not refused", i);
+        assert_int_equal(p.http_status, 400);
+        if (!strstr(p.message, rows[i].part)) fail_msg("row %zu: '%s'", i, p.message);
     }
 }
 
@@ -392,7 +418,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_enum_behind_a_reference_is_enforced), cmocka_unit_test(the_grammar_begins_behind_the_reasoning),
         cmocka_unit_test(every_spelling_limits_the_answer),       cmocka_unit_test(json_object_is_an_object),
-        cmocka_unit_test(a_refusal_names_field_and_place),        cmocka_unit_test(a_required_tool_is_called_with_its_types),
+        cmocka_unit_test(a_refusal_names_field_and_place),
+        cmocka_unit_test(completions_refuse_formats_that_they_do_not_know),        cmocka_unit_test(a_required_tool_is_called_with_its_types),
         cmocka_unit_test(a_required_tool_is_called_behind_the_reasoning),
         cmocka_unit_test(many_calls_hold_json_where_they_say_so),
         cmocka_unit_test(a_message_with_a_forced_tool_is_a_call), cmocka_unit_test(a_format_beside_tools_holds_for_what_is_no_call),
