@@ -67,6 +67,7 @@ typedef struct by_api_constraint {
 /* What the text of an answer is limited to, in the server profile: kind is NULL (nothing) or "json_schema", "json_object", "regex",
  * "ebnf", "lark", "choice", "structural_tag" (text is the schema, pattern, grammar, JSON list, JSON object), or "tools" (text is
  * a JSON list of {"name", "parameters"}). docs/grammar.md. */
+typedef enum by_api_close { BY_API_CLOSE_UNSAID, BY_API_CLOSE_YES, BY_API_CLOSE_NO } by_api_close;
 typedef struct by_api_grammar {
     const char *kind;
     const char *field; /* of the request, for messages */
@@ -76,7 +77,7 @@ typedef struct by_api_grammar {
     bool required, one_call; /* tools: at least one call, the prompt has opened the block; at most one */
     bool forced;             /* tools: at least one call, the prompt has not opened the block */
     by_str without_calls;    /* tools: what an answer without calls is, a format of structural tags; empty = any text */
-    bool close_by_budget;
+    by_api_close close; /* max_tokens leaves room to complete the answer */
     const int32_t *trigger; /* begins behind these ids; none: at once, or behind the reasoning */
     uint32_t n_trigger;
     int32_t bound_id; /* -1 = none */

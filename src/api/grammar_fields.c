@@ -23,7 +23,7 @@ static by_status set_grammar(by_convert *cv, by_api_grammar g) {
         return BY_REFUSE(cv, by_str_z(now->field), BY_STR(" and "), by_str_z(g.field), BY_STR(" both limit the answer: give one"));
     }
     g.bound_id = -1;
-    g.close_by_budget |= now->close_by_budget;
+    if (g.close == BY_API_CLOSE_UNSAID) g.close = now->close;
     *now = g;
     return BY_OK;
 }
@@ -139,8 +139,8 @@ static by_status structured_outputs(by_convert *cv, const by_json *v) {
         BY_TRY(set_grammar(cv, g));
     }
     by_api_grammar *now = &cv->out->inference.grammar;
-    now->close_by_budget = by_json_is(close, BY_JSON_BOOL) && close->v.b; /* alone: of the format or the tools */
-    if (!now->kind && !now->close_by_budget) return refuse_field(cv, "structured_outputs", "nothing in it limits the answer");
+    if (by_json_is(close, BY_JSON_BOOL)) now->close = close->v.b ? BY_API_CLOSE_YES : BY_API_CLOSE_NO; /* alone: of the format or the tools */
+    if (!now->kind && now->close == BY_API_CLOSE_UNSAID) return refuse_field(cv, "structured_outputs", "nothing in it limits the answer");
     return BY_OK;
 }
 
@@ -374,6 +374,21 @@ static by_status format_of(by_convert *cv, const by_api_grammar *g, by_str *out)
 
 static bool is_strict(const by_recipe_tool *t) { return t->strict && *t->strict; }
 
+/* No parameters, or an empty list of them: nothing is passed, as OpenAI's API and the servers that follow it have it. A schema that says
+ * nothing of properties is that of any object. */
+static bool takes_nothing(const by_recipe_tool *t) {
+    static const char *const plain[] = {"type", "properties", "required", "title", "description", "$schema"};
+    if (!t->given) return true;
+    const by_json *properties = by_json_get(t->given, "properties"), *required = by_json_get(t->given, "required");
+    if (!by_json_is(properties, BY_JSON_OBJECT) || properties->n || (required && required->n)) return false;
+    for (uint32_t i = 0; i < t->given->n; i++) {
+        bool known = false;
+        for (uint32_t k = 0; k < BY_COUNT(plain); k++) known = known || by_str_eqz(t->given->v.members[i].key, plain[k]);
+        if (!known) return false;
+    }
+    return true;
+}
+
 static by_status tools_grammar(by_convert *cv, by_str without_calls) {
     const by_recipe_conversation *c = &cv->out->conversation;
     by_buf b = {0};
@@ -387,7 +402,8 @@ static by_status tools_grammar(by_convert *cv, by_str without_calls) {
         by_json_out_key(&o, "strict");
         by_json_out_bool(&o, is_strict(t));
         by_json_out_key(&o, "parameters");
-        if (is_strict(t) && t->given && t->given->type == BY_JSON_OBJECT) write_strict(&o, t->given, AT_SCHEMA);
+        if (takes_nothing(t)) by_json_out_raw(&o, BY_STR("{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}"));
+        else if (is_strict(t) && t->given && t->given->type == BY_JSON_OBJECT) write_strict(&o, t->given, AT_SCHEMA);
         else by_json_out_value(&o, t->parameters);
         by_json_out_object_end(&o);
     }
@@ -417,8 +433,7 @@ by_status by_set_grammar(by_convert *cv) {
     if (!must && !strict && !format.len) return BY_OK;
     if (format.len && now->kind) {
         if (!by_str_eqz(by_str_z(now->field), text.field)) return set_grammar(cv, text); /* two formats */
-        bool close = now->close_by_budget;
-        *now = (by_api_grammar){.bound_id = -1, .close_by_budget = close};
+        *now = (by_api_grammar){.bound_id = -1, .close = now->close};
     }
     return tools_grammar(cv, format);
 }

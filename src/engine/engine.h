@@ -125,6 +125,8 @@ typedef struct by_request_grammar {
     int32_t n_trigger;      /* at most BY_GRAMMAR_TRIGGER_MAX */
     int32_t bound_id;       /* >= 0: behind this id the trigger is forced; needs a trigger; -1 = none */
     bool close_by_budget;   /* max_tokens leaves room to complete the text */
+    bool must_begin;        /* the trigger ends a reasoning: unless the text may be empty no end token comes before it, and with
+                             * close_by_budget max_tokens leaves room for the text behind it; needs a trigger */
     bool end_token;         /* produce the end token also where nothing else is allowed */
 } by_request_grammar;
 

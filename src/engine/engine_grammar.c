@@ -21,6 +21,7 @@ by_status by_engine_grammar_check(const by_engine *e, const by_request_grammar *
     for (int32_t i = 0; i < g->n_trigger; i++)
         if (g->trigger[i] < 0 || g->trigger[i] >= e->model->cfg.vocab_size)
             return BY_FAIL_AT(err, BY_EINVAL, "so_args.trigger_token_ids", "trigger_token_ids[%d]: %d is not a token id", i, g->trigger[i]);
+    if (g->must_begin && g->n_trigger == 0) return BY_FAIL(err, BY_EINVAL, "must_begin: needs a trigger");
     if (g->bound_id >= 0 && g->n_trigger == 0) return BY_FAIL(err, BY_EINVAL, "bound_token_id: needs trigger_token_ids");
     if (g->bound_id >= e->model->cfg.vocab_size) return BY_FAIL_AT(err, BY_EINVAL, "so_args.bound_token_id",
                                                                    "bound_token_id: %d is not a token id", g->bound_id);
@@ -53,7 +54,8 @@ by_status by_engine_grammar_begin(by_request *r, by_err *err) {
     by_buf_push_z(&r->grammar_warnings, by_grammar_warnings(g));
     pthread_mutex_unlock(&r->lock);
     by_matcher_opts o = {.trigger_ids = (const uint32_t *)r->grammar.trigger, .n_trigger = (uint32_t)r->grammar.n_trigger,
-                         .bound_id = r->grammar.bound_id, .close_by_budget = r->grammar.close_by_budget};
+                         .bound_id = r->grammar.bound_id, .close_by_budget = r->grammar.close_by_budget,
+                         .must_begin = r->grammar.must_begin};
     size_t n = by_mul_size((size_t)(1 + r->engine->n_drafts), r->engine->masks.words);
     for (int32_t i = 0; status == BY_OK && i < r->opts.best_of; i++) {
         by_seq *s = &r->seqs[i];

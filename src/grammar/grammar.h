@@ -125,6 +125,8 @@ typedef struct by_matcher_opts {
     uint32_t n_trigger;   /* 0 = the grammar starts at once; at most 256 */
     int64_t bound_id;     /* >= 0: once this id has come, the trigger is forced; -1 = none; needs a trigger */
     bool close_by_budget; /* keep enough room to close the text (by_matcher_set_budget) */
+    bool must_begin;      /* needs a trigger: unless the text may be empty, no end token comes before it, and with close_by_budget the
+                           * trigger is forced as long as the shortest text still fits behind it */
 } by_matcher_opts;
 
 /* The matcher holds a reference to the grammar. opts may be NULL. Errors: BY_EINVAL, BY_ENOMEM.
@@ -153,7 +155,7 @@ size_t by_matcher_count(const by_matcher *m);
 /* May the text end here? And: did the end token come? */
 bool by_matcher_is_final(by_matcher *m);
 bool by_matcher_is_ended(const by_matcher *m);
-/* Nothing is limited yet: the trigger has not come and is not forced either. */
+/* Nothing is limited yet: the trigger has not come, need not come and is not forced either. */
 bool by_matcher_is_free(const by_matcher *m);
 /* Is any token but eos allowed? false = the text is complete or stuck. */
 by_status by_matcher_can_go_on(by_matcher *m, bool *out, by_err *err);

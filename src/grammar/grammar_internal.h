@@ -329,7 +329,8 @@ bool by_gr_live(by_gr *g, by_gr_term t);
 bool by_gr_always_live(by_gr *g, by_gr_term t);
 /* Does a code point of [lo, hi] have a live next state? (surrogates excluded) */
 bool by_gr_range_live(by_gr *g, by_gr_term t, uint32_t lo, uint32_t hi);
-/* Shortest member in bytes (token leaves count one); UINT32_MAX - 1 when not known. */
+/* Shortest member in bytes (token leaves count one); this much when not known. */
+#define BY_GR_MIN_UNKNOWN (UINT32_MAX / 2)
 uint32_t by_gr_min_bytes(by_gr *g, by_gr_term t);
 bool by_gr_accepts(by_gr *g, by_gr_term t, by_str s);
 

@@ -233,8 +233,9 @@ struct by_matcher {
     uint32_t n_trigger;
     int64_t bound_id;
     size_t started_at; /* number of tokens before the grammar; SIZE_MAX = not started */
-    bool close_by_budget;
+    bool close_by_budget, must_begin;
     uint32_t budget;
+    uint32_t need; /* must_begin: bytes of the shortest text, UINT32_MAX = not known yet */
 };
 
 /* A grammar whose compilation is slow is not compiled again: all sequences of a step would wait for it. */
@@ -315,7 +316,8 @@ by_status by_matcher_create(by_matcher **out, by_grammar *gr, const by_matcher_o
     m->n_trigger = n;
     m->started_at = n ? SIZE_MAX : 0;
     m->close_by_budget = o && o->close_by_budget;
-    m->budget = UINT32_MAX;
+    m->must_begin = o && o->must_begin && n;
+    m->budget = m->need = UINT32_MAX;
     if (n) {
         m->trigger = by_alloc(BY_MEM_GRAMMAR, 2 * n * sizeof *m->trigger);
         if (!m->trigger) {
@@ -395,7 +397,7 @@ bool by_matcher_is_ended(const by_matcher *m) {
     return m->ended_at != 0;
 }
 bool by_matcher_is_free(const by_matcher *m) {
-    return m->started_at == SIZE_MAX && !(waiting(m) & FORCED);
+    return m->started_at == SIZE_MAX && !(waiting(m) & FORCED) && !(m->must_begin && m->need != 0);
 }
 void by_matcher_set_budget(by_matcher *m, uint32_t tokens_left) {
     m->budget = tokens_left;
@@ -418,6 +420,8 @@ static by_status accept_waiting(by_matcher *m, uint32_t id) {
     if (w & FORCED) {
         if (id != m->trigger[k]) return BY_NOT_FOUND;
         k++;
+    } else if (m->must_begin && m->need != 0 && id == m->gr->g.vocab->eos) {
+        return BY_NOT_FOUND;
     } else if (id == (uint32_t)m->bound_id && m->bound_id >= 0) {
         w = FORCED;
         k = 0;
@@ -500,20 +504,36 @@ static by_status fill_closing(by_matcher *m, uint32_t need, uint32_t *words) {
     return by_gr_bad(g) ? g->status : BY_OK;
 }
 
+/* Before the grammar: all, or all but the end token, or only the next token of the trigger. */
+static by_status fill_waiting(by_matcher *m, uint32_t *words) {
+    by_gr *g = &m->gr->g;
+    const by_grammar_vocab *v = g->vocab;
+    uint32_t w = waiting(m), k = w & ~FORCED;
+    if (m->must_begin && m->need == UINT32_MAX) m->need = by_gr_min_bytes(g, m->gr->root);
+    if (by_gr_bad(g)) {
+        m->need = UINT32_MAX;
+        return g->status;
+    }
+    bool must = m->must_begin && m->need != 0;
+    /* behind this token: the rest of the trigger, a byte a token at worst, the end token; a text of unknown length has no room of its own */
+    bool last = must && m->close_by_budget && m->need < BY_GR_MIN_UNKNOWN && m->budget <= (uint64_t)(m->n_trigger - k) + m->need + 1;
+    if ((w & FORCED) || last) {
+        memset(words, 0, (size_t)v->words * 4);
+        words[m->trigger[k] >> 5] |= 1u << (m->trigger[k] & 31);
+        return BY_OK;
+    }
+    memset(words, 0xff, v->n / 32 * 4);
+    memset(words + v->n / 32, 0, (v->words - v->n / 32) * 4);
+    if (v->n % 32) words[v->n / 32] = (1u << v->n % 32) - 1;
+    if (must) words[v->eos >> 5] &= ~(1u << (v->eos & 31));
+    return BY_OK;
+}
+
 static by_status fill(by_matcher *m, void *arg) {
     uint32_t *words = arg;
     by_gr *g = &m->gr->g;
     const by_grammar_vocab *v = g->vocab;
-    if (m->started_at == SIZE_MAX) {
-        uint32_t w = waiting(m);
-        memset(words, 0, (size_t)v->words * 4);
-        if (w & FORCED)
-            words[m->trigger[w & ~FORCED] >> 5] |= 1u << (m->trigger[w & ~FORCED] & 31);
-        else
-            for (uint32_t id = 0; id < v->n; id++)
-                words[id >> 5] |= 1u << (id & 31);
-        return BY_OK;
-    }
+    if (m->started_at == SIZE_MAX) return fill_waiting(m, words);
     if (m->ended_at) {
         memset(words, 0, (size_t)v->words * 4);
         words[v->eos >> 5] |= 1u << (v->eos & 31);

@@ -6,7 +6,7 @@
 #include "grammar/grammar_host.h"
 #include "grammar/grammar_internal.h"
 
-#define UNKNOWN    (UINT32_MAX / 2)
+#define UNKNOWN    BY_GR_MIN_UNKNOWN
 #define SEARCH_MAX 20000u
 #define DEPTH_MAX  600u
 #define ROUNDS_MAX 64u

@@ -24,7 +24,8 @@ static by_status set_tools(by_request_grammar *out, by_arena *arena, const by_ap
     return status;
 }
 
-/* While the model thinks nothing is limited: the grammar begins behind the token that ends the reasoning. */
+/* While the model thinks nothing is limited but its end: the grammar begins behind the token that ends the reasoning, in time for the
+ * shortest answer. */
 static by_status set_begin(by_request_grammar *out, by_arena *arena, const by_api_converted *c, const by_tok *tok, by_err *err) {
     const by_api_grammar *g = &c->inference.grammar;
     by_stage stage = c->parsing.stage;
@@ -40,13 +41,15 @@ static by_status set_begin(by_request_grammar *out, by_arena *arena, const by_ap
     if (*id < 0) return BY_FAIL(err, BY_EMISSING, "the tokenizer has no token '%.*s'", BY_STR_ARG(text));
     out->trigger = id;
     out->n_trigger = 1;
+    out->must_begin = true;
+    if (g->close == BY_API_CLOSE_UNSAID) out->close_by_budget = true; /* reasoning may take all there is, and often does */
     return BY_OK;
 }
 
 by_status by_service_grammar(by_request_grammar *out, bool *has, by_arena *arena, const by_api_converted *c, const by_tok *tok,
                              by_err *err) {
     const by_api_grammar *g = &c->inference.grammar;
-    *out = (by_request_grammar){.bound_id = -1, .close_by_budget = g->close_by_budget};
+    *out = (by_request_grammar){.bound_id = -1, .close_by_budget = g->close == BY_API_CLOSE_YES};
     *has = g->kind != NULL;
     if (!*has) return BY_OK;
     by_status status = by_grammar_options_parse(&out->spec.opts, arena, g->options, err);

@@ -55,7 +55,13 @@ grep -q 'bad.json' "$dir/err" || fail "the bad schema's file"
 run --regex '[a-c' > /dev/null; [ $? = 2 ] || fail "a bad pattern on the command line must exit with 2"
 run --regex a --grammar "$dir/g" > /dev/null; [ $? = 2 ] || fail "two limits at once must exit with 2"
 run --think low -n 3 --json-schema "$dir/s.json" > "$dir/answer" || fail "an answer that is cut is no failure"
+grep -q '^(cut: the limit of tokens is reached; the text may be incomplete)' "$dir/err" || fail "an answer that cannot fit is cut: $(cat "$dir/err")"
+run --think low -n 3 > "$dir/answer" || fail "reasoning that is cut is no failure"
 [ ! -s "$dir/answer" ] && grep -q 'reasoning took all' "$dir/err" || fail "reasoning up to the limit: $(cat "$dir/err")"
+# reasoning ends in time for the answer
+run --think max --temperature 2 -n 70 --json-schema "$dir/s.json" > "$dir/answer" || fail "reasoning in front of an answer"
+"$program" grammar validate "$dir/s.json" "$dir/answer" > /dev/null ||
+  "$program" grammar validate "$dir/s.json" --text "$(cat "$dir/answer")" > /dev/null || fail "reasoning left no room: $(cat "$dir/answer")"
 # warnings, once, and not in the answer
 echo '{"type":"string","format":"fooo","maxLength":4}' > "$dir/w.json"
 run --json-schema "$dir/w.json" > "$dir/answer" || fail "a schema with a warning"

@@ -19,7 +19,7 @@
 #include "support/golden.h"
 #include "support/seed.h"
 
-enum { REQUESTS = 14, CONTEXT = 400, CHOICES = 3 };
+enum { REQUESTS = 16, CONTEXT = 400, CHOICES = 3 };
 
 typedef struct {
     by_grammar_kind kind;
@@ -45,6 +45,7 @@ static const language languages[] = {
     {BY_GRAMMAR_EBNF, "root ::= \"(\" root \")\" | root \"+\" root | [0-9]+", false, 20},
     {BY_GRAMMAR_CHOICE, "[\"yes\",\"no\",\"perhaps not\"]", false, 20},
     {BY_GRAMMAR_JSON_SCHEMA, "{\"type\":\"boolean\"}", true, 20},
+    {BY_GRAMMAR_REGEX, "[b-y]{3,9}(-[0-9]+){1,3}", true, 20},
 };
 enum { LANGUAGES = sizeof languages / sizeof languages[0] };
 
@@ -89,7 +90,7 @@ static void run_twin(by_solo *s, request *r, by_grammar *g) {
     static int32_t tokens[CONTEXT];
     const by_request_grammar *q = &r->grammar;
     by_matcher_opts mo = {.trigger_ids = (const uint32_t *)q->trigger, .n_trigger = (uint32_t)q->n_trigger, .bound_id = q->bound_id,
-                          .close_by_budget = q->close_by_budget};
+                          .close_by_budget = q->close_by_budget, .must_begin = q->must_begin};
     for (int c = 0; c < r->n; c++) {
         memcpy(tokens, r->tokens, (size_t)r->n_prompt * 4);
         by_solo_gen_opts o = {.sampling = r->sampling, .max_tokens = r->max_tokens};
@@ -111,11 +112,13 @@ static void check_member(const by_solo *s, const request *r, int c) {
     bool ok, stopped = r->want_finish[c] == BY_CHOICE_STOP;
     if (r->lang->trigger) {
         while (from < n && r->want[c][from] != trigger) from++;
+        if (from == n && r->grammar.must_begin && (stopped || r->grammar.close_by_budget))
+            fail_msg("language %d did not begin in %d tokens of %d", (int)(r->lang - languages), n, r->max_tokens);
         if (from++ == n) return; /* still thinking, or ended there */
     }
     if (!stopped) {
         check(by_tok_decode(s->model->tok, r->want[c] + from, (size_t)(n - from), true, &text, &err));
-        if (r->grammar.close_by_budget && !r->lang->trigger)
+        if (r->grammar.close_by_budget && (!r->lang->trigger || r->grammar.must_begin))
             fail_msg("language %d did not end in %d tokens: %.*s", (int)(r->lang - languages), r->max_tokens, (int)text.len, text.ptr);
         by_buf_deinit(&text);
         return;
@@ -142,10 +145,12 @@ static void make_request(by_solo *s, int i) {
     r->sampling.seed = by_rng_u64(&rng);
     r->sampling.law.temperature = by_rng_below(&rng, 3) ? 1 : 0;
     if (by_rng_below(&rng, 4) == 0) r->sampling.repetition_penalty = 1.3f;
-    by_sample_bias bias = {trigger, 12}; /* random weights hardly ever think to the end by themselves */
+    /* random weights hardly ever think to the end by themselves, nor do they end where they must not */
+    const by_sample_bias tempting = {cfg->eos_id, 12}, wanted = {trigger, 12};
     static by_sample_bias kept[REQUESTS];
     if (r->lang->trigger) {
-        kept[i] = bias;
+        r->grammar.must_begin = by_rng_below(&rng, 4) > 0;
+        kept[i] = r->grammar.must_begin && by_rng_below(&rng, 2) ? tempting : wanted;
         r->sampling.bias = &kept[i];
         r->sampling.n_bias = 1;
         r->grammar.trigger = &trigger;
@@ -219,7 +224,7 @@ static void one_round(int round) {
     o.max_context = CONTEXT;
     o.sched.max_seqs = 4 + (int32_t)by_rng_below(&rng, 8);
     o.sched.max_rows = o.sched.max_seqs + 10 + (int32_t)by_rng_below(&rng, 100);
-    o.kv_blocks = 4 + (int32_t)by_rng_below(&rng, 3);
+    o.kv_blocks = 4 + (int32_t)by_rng_below(&rng, 2);
     o.state_slots = 4 + (int32_t)by_rng_below(&rng, 4);
     o.expect_quantile = 0.01; /* hardly any reserve: sequences have to be swapped */
     o.async = round % 2 == 0;

@@ -319,6 +319,90 @@ static void a_required_tool_is_called_behind_the_reasoning(void **state) {
     assert_true(n_calls > 0);
 }
 
+/* The answer behind a reasoning that must not take all the room, nor end there: content, and how it ended. */
+static by_str answer_behind_reasoning(const char *rest, by_str *finish) {
+    const by_json *v = answer(BY_API_CHAT, body_of(CHAT, rest, 3)), *content = at(message_of(v), "content");
+    *finish = at(&at(v, "choices")->v.items[0], "finish_reason")->v.s;
+    return content->type == BY_JSON_STRING ? content->v.s : (by_str){0};
+}
+
+#define THINKS "\"thinking\":{\"type\":\"enabled\"},\"temperature\":1,\"logit_bias\":{\"%d\":%d},"
+#define SHORT_SCHEMA "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\",\"schema\":{\"type\":\"object\"," \
+    "\"properties\":{\"ok\":{\"type\":\"boolean\"},\"why\":{\"type\":\"string\"}},\"required\":[\"ok\",\"why\"],"  \
+    "\"additionalProperties\":false}}}"
+
+/* A model that would think for ever is ended in time for the shortest answer, the same with drafts as without. */
+static void reasoning_leaves_room_for_the_answer(void **state) {
+    (void)state;
+    int end = by_tok_find_added(by_service_tok(service), BY_STR("</think>"));
+    for (int max = 8; max <= 90; max += by_test_scaled(100) >= 100 ? 9 : 40) {
+        by_buf b = {0};
+        by_str finish;
+        by_buf_printf(&b, "\"max_tokens\":%d," THINKS SHORT_SCHEMA, max, end, -100);
+        by_str content = answer_behind_reasoning(by_buf_z(&b), &finish);
+        by_buf_deinit(&b);
+        if (max < 27) continue; /* {"ok":true,"why":""}, a byte a token at worst, and the end of the reasoning */
+        if (!by_str_eqz(finish, "stop")) fail_msg("%d tokens: %.*s, %.*s", max, BY_STR_ARG(finish), BY_STR_ARG(content));
+        assert_int_equal(at(parse(content), "ok")->type, BY_JSON_BOOL);
+    }
+}
+
+/* Who says so gets the reasoning as long as it is. */
+static void room_for_the_answer_can_be_given_up(void **state) {
+    (void)state;
+    int end = by_tok_find_added(by_service_tok(service), BY_STR("</think>"));
+    by_buf b = {0};
+    by_str finish;
+    by_buf_printf(&b, "\"max_tokens\":60,\"structured_outputs\":{\"close_by_budget\":false}," THINKS SHORT_SCHEMA, end, -100);
+    by_str content = answer_behind_reasoning(by_buf_z(&b), &finish);
+    assert_true(by_str_eqz(finish, "length") && content.len == 0);
+    by_buf_deinit(&b);
+}
+
+/* A format or a call is still to come: the end token waits for it. Where nothing need come it ends the answer. */
+static void the_end_token_does_not_end_the_reasoning(void **state) {
+    (void)state;
+    static const char *const rests[] = {SHORT_SCHEMA, "\"guided_regex\":\"[a-c]{3}\"", "\"tool_choice\":\"required\"," TOOLS(""),
+                                        "\"guided_regex\":\"[a-c]{0,3}\""};
+    int eos = by_tok_find_added(by_service_tok(service), BY_STR("<｜end▁of▁sentence｜>"));
+    for (size_t i = 0; i < sizeof rests / sizeof rests[0]; i++) {
+        by_buf b = {0};
+        by_buf_printf(&b, "\"max_tokens\":700," THINKS "%s", eos, 100, rests[i]);
+        const by_json *v = answer(BY_API_CHAT, body_of(CHAT, by_buf_z(&b), 3)), *m = message_of(v);
+        by_str finish = at(&at(v, "choices")->v.items[0], "finish_reason")->v.s;
+        const by_json *content = by_json_get(m, "content"), *calls = by_json_get(m, "tool_calls");
+        by_buf_deinit(&b);
+        assert_true(by_str_eqz(finish, i == 2 ? "tool_calls" : "stop"));
+        if (i == 2) assert_true(calls && calls->n > 0);
+        else if (i == 3) assert_true(!content || content->type != BY_JSON_STRING || content->v.s.len == 0);
+        else assert_true(content->v.s.len >= 3);
+    }
+}
+
+/* A forced tool without parameters gets none, however they are left out; one that takes any object may get some. */
+static void a_tool_without_parameters_gets_none(void **state) {
+    (void)state;
+    static const char *const parameters[] = {"", ",\"parameters\":null", ",\"parameters\":{\"type\":\"object\",\"properties\":{}}",
+                                             ",\"parameters\":{\"type\":\"object\",\"properties\":{},\"required\":[]}",
+                                             ",\"parameters\":{\"type\":\"object\"}"};
+    bool some = false;
+    for (int i = 0; i < 5 * by_test_scaled(3); i++) {
+        by_buf b = {0};
+        by_buf_printf(&b, "\"max_tokens\":300,\"temperature\":2,\"structured_outputs\":{\"close_by_budget\":true},"
+                          "\"parallel_tool_calls\":false,"
+                          "\"tool_choice\":\"required\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"now\"%s}}]",
+                      parameters[i % 5]);
+        const by_json *v = answer(BY_API_CHAT, body_of(CHAT, by_buf_z(&b), i));
+        by_buf_deinit(&b);
+        const by_json *calls = at(message_of(v), "tool_calls");
+        assert_int_equal(calls->n, 1);
+        by_str arguments = at(at(&calls->v.items[0], "function"), "arguments")->v.s;
+        if (i % 5 < 4 && !by_str_eqz(arguments, "{}")) fail_msg("%s: %.*s", parameters[i % 5], BY_STR_ARG(arguments));
+        if (i % 5 == 4) some = some || !by_str_eqz(arguments, "{}");
+    }
+    assert_true(some || by_test_scaled(100) < 100);
+}
+
 /* [O19] 200 outputs: what is marked as JSON is JSON. With room to close, none is cut. */
 static void many_calls_hold_json_where_they_say_so(void **state) {
     (void)state;
@@ -421,6 +505,8 @@ int main(void) {
         cmocka_unit_test(a_refusal_names_field_and_place),
         cmocka_unit_test(completions_refuse_formats_that_they_do_not_know),        cmocka_unit_test(a_required_tool_is_called_with_its_types),
         cmocka_unit_test(a_required_tool_is_called_behind_the_reasoning),
+        cmocka_unit_test(reasoning_leaves_room_for_the_answer),  cmocka_unit_test(room_for_the_answer_can_be_given_up),
+        cmocka_unit_test(the_end_token_does_not_end_the_reasoning), cmocka_unit_test(a_tool_without_parameters_gets_none),
         cmocka_unit_test(many_calls_hold_json_where_they_say_so),
         cmocka_unit_test(a_message_with_a_forced_tool_is_a_call), cmocka_unit_test(a_format_beside_tools_holds_for_what_is_no_call),
     };
