@@ -83,7 +83,9 @@ static const by_shape_field server_tool_fields[] = {STRING("type"), MAYBE_STRING
 static by_status check_tool(by_shape_job *job, by_json *v) {
     static const uint32_t ours = 0, server = 1;
     if (v->type != BY_JSON_OBJECT) return by_shape_fail(job, "expected an object", v);
-    if (by_json_get(v, "type"))
+    const by_json *type = by_json_get(v, "type");
+    bool custom = by_json_is(type, BY_JSON_STRING) && by_str_eqz(type->v.s, "custom"); /* as Anthropic's API calls the client's own */
+    if (type && !(job->server && custom))
         return by_shape_check_fields(job, v, server_tool_fields, BY_COUNT(server_tool_fields), &server);
     return by_shape_check_fields(job, v, tool_fields, BY_COUNT(tool_fields), &ours);
 }

@@ -181,6 +181,7 @@ bool by_query_text(by_exchange *ex, const char *name, by_str *out);
 void by_handle_chat(by_exchange *ex, by_str id);
 void by_handle_completions(by_exchange *ex, by_str id);
 void by_handle_responses(by_exchange *ex, by_str id);
+void by_handle_input_tokens(by_exchange *ex, by_str id);
 void by_handle_response_get(by_exchange *ex, by_str id);
 void by_handle_response_delete(by_exchange *ex, by_str id);
 void by_handle_response_cancel(by_exchange *ex, by_str id);

@@ -14,6 +14,7 @@ static const by_route routes[] = {
     {"POST", "/v1/chat/completions", NULL, by_handle_chat, false, false},
     {"POST", "/v1/completions", NULL, by_handle_completions, false, false},
     {"POST", "/v1/responses", NULL, by_handle_responses, false, false},
+    {"POST", "/v1/responses/input_tokens", NULL, by_handle_input_tokens, false, false},
     {"GET", "/v1/responses/", NULL, by_handle_response_get, false, false},
     {"DELETE", "/v1/responses/", NULL, by_handle_response_delete, false, false},
     {"POST", "/v1/responses/", "cancel", by_handle_response_cancel, false, false},

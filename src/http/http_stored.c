@@ -430,7 +430,38 @@ void by_handle_responses(by_exchange *ex, by_str id) {
     by_task_start(ex, &kind, id);
 }
 
-void by_handle_response_get(by_exchange *ex, by_str id) { reply_body(ex, id); }
+/* The tokens of what a response would be asked, with what comes before it. */
+static void count_input(by_task *t, by_exchange *ex) {
+    response_body *r = t->own;
+    const by_items *before = NULL;
+    if (r->is_object && !find_before(ex, r, &before)) return;
+    by_buf *body = &t->body;
+    if (before && before->text.len && !r->odd) {
+        body = &r->head;
+        by_buf_push_str(body, by_buf_str(&before->text));
+        if (r->own.text.len) by_buf_push_byte(body, ',');
+        by_buf_push_str(body, by_buf_str(&r->own.text));
+        by_buf_push_z(body, "]}");
+    }
+    ex->body = *body;
+    *body = (by_buf){0};
+    ex->http->n_body_bytes += ex->body.cap;
+    if (ex->body.failed) by_reply_error(ex, 503, "out_of_memory", "out of memory for a request");
+    else by_count_response_tokens(ex);
+}
+
+void by_handle_input_tokens(by_exchange *ex, by_str id) {
+    static const by_task_kind kind = {.work = read_response, .done = count_input, .drop = drop_body, .own_bytes = sizeof(response_body)};
+    by_task_start(ex, &kind, id);
+}
+
+void by_handle_response_get(by_exchange *ex, by_str id) {
+    by_str stream;
+    if (!by_query_text(ex, "stream", &stream)) by_reply_error(ex, 400, NULL, "the query is malformed");
+    else if (stream.len && !by_str_eqz(stream, "false"))
+        by_reply_refusal(ex, 400, NULL, "stream", "stream: a stored response is given whole");
+    else reply_body(ex, id);
+}
 
 static void reply_deleted(by_exchange *ex, const char *id, const char *object) {
     by_buf b = {0};

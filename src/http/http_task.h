@@ -51,4 +51,7 @@ void by_task_no_memory(by_task *t);
 /* The body as an object, in the task's arena; false: refused. */
 bool by_task_parse(by_task *t, by_json *out);
 
+/* Answers with the number of prompt tokens of the Responses request that is the body of ex (http_tokens.c). */
+void by_count_response_tokens(by_exchange *ex);
+
 #endif

@@ -102,6 +102,20 @@ static void tokenize(by_task *t, by_tok_scratch *scratch) {
     }
 }
 
+static void count_response(by_task *t, by_tok_scratch *scratch) {
+    by_json body;
+    by_buf changed = {0};
+    by_call *call = NULL;
+    size_t n = 0;
+    if (!by_task_parse(t, &body)) return;
+    by_str text = with_model(t, &body, &changed);
+    if (changed.failed) by_task_no_memory(t);
+    else if (prompt_ids(t, scratch, BY_API_RESPONSES, text, &call, &n))
+        by_buf_printf(&t->out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", n);
+    by_call_destroy(call);
+    by_buf_deinit(&changed);
+}
+
 static void detokenize(by_task *t, by_tok_scratch *scratch) {
     by_json body;
     (void)scratch;
@@ -142,6 +156,11 @@ static void detokenize(by_task *t, by_tok_scratch *scratch) {
 }
 
 /* ---- handlers ---- */
+
+void by_count_response_tokens(by_exchange *ex) {
+    static const by_task_kind kind = {.work = count_response};
+    by_task_start(ex, &kind, (by_str){0});
+}
 
 void by_handle_count_tokens(by_exchange *ex, by_str id) {
     static const by_task_kind kind = {.work = count_tokens};

@@ -87,6 +87,23 @@ def openai_responses():
     equal((r.metadata, oai.responses.retrieve(r.id).metadata), ({"topic": "test"}, {"topic": "test"}))
 
 
+def openai_counts_what_it_would_ask():
+    r = oai.responses.create(model="tiny", input="What is 17 plus 25?", max_output_tokens=100)
+    equal(oai.responses.input_tokens.count(model="tiny", input="What is 17 plus 25?").input_tokens, r.usage.input_tokens)
+    n = oai.responses.input_tokens.count(model="tiny", input="And?", previous_response_id=r.id).input_tokens
+    equal(n, oai.responses.create(model="tiny", input="And?", previous_response_id=r.id, max_output_tokens=1).usage.input_tokens)
+    equal(n > r.usage.input_tokens, True)
+    for call, param in [(lambda: oai.responses.input_tokens.count(model="tiny", input="a", previous_response_id="resp_0"), "previous_response_id"),
+                        (lambda: oai.responses.input_tokens.count(model="tiny", input=[]), "input"),
+                        (lambda: oai.responses.retrieve(r.id, stream=True), "stream")]:
+        try:
+            call()
+        except openai.APIStatusError as e:
+            equal(e.param, param)
+        else:
+            raise AssertionError(f"not refused: {param}")
+
+
 def openai_conversations():
     """Every call of client.conversations; items that are added and taken away count for the next response."""
     c = oai.conversations.create(items=[{"type": "message", "role": "user", "content": "My name is Ada."}], metadata={"a": "b"})
@@ -251,7 +268,7 @@ def openai_errors():
 
 
 def openai_errors_name_their_field():
-    big = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "string", "pattern": "(?<=a)b"}}}
+    big = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "string", "pattern": "(a)\\1"}}}
     chat, responses = oai.chat.completions.create, oai.responses.create
     for call, param, code, more in [
             (chat, "messages", "empty_array", {"messages": []}),
@@ -315,5 +332,5 @@ def anthropic_messages():
 
 
 if __name__ == "__main__":
-    sys.exit(run([openai_chat, openai_tools_over_turns, openai_completions_and_models, openai_responses, openai_conversations, openai_batches, openai_files, openai_batches_of_every_endpoint, openai_batch_lists_and_cancel,
+    sys.exit(run([openai_chat, openai_tools_over_turns, openai_completions_and_models, openai_responses, openai_counts_what_it_would_ask, openai_conversations, openai_batches, openai_files, openai_batches_of_every_endpoint, openai_batch_lists_and_cancel,
                   openai_errors, openai_errors_name_their_field, anthropic_messages]))

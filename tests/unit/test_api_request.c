@@ -466,6 +466,17 @@ static void developer_role(void **state) {
     bad(BY_API_CHAT, BY_API_PARITY, rest, "role");
 }
 
+/* Anthropic's API calls the client's own tools custom. */
+static void custom_tools_of_messages(void **state) {
+    (void)state;
+    const char *rest = "\"max_tokens\":9," USER ",\"tools\":[{\"type\":\"custom\",\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}]";
+    good(BY_API_MESSAGES, BY_API_SERVER, rest);
+    assert_int_equal(req.conversation.n_tools, 1);
+    assert_true(by_str_eqz(req.conversation.tools[0].name, "f"));
+    bad(BY_API_MESSAGES, BY_API_PARITY, rest, "server tools");
+    bad(BY_API_MESSAGES, BY_API_SERVER, "\"max_tokens\":9," USER ",\"tools\":[{\"type\":\"bash_20250124\",\"name\":\"bash\"}]", "server tools");
+}
+
 static void honoured_sampling(void **state) {
     (void)state;
 #define COLD "\"temperature\":0,\"top_p\":0.5"
@@ -729,7 +740,7 @@ int main(void) {
         TEST(empty_content_and_prompts),
         TEST(context_length_exceeded),
         TEST(completions_default_ends_with_the_context),
-        TEST(developer_role),
+        TEST(developer_role), TEST(custom_tools_of_messages),
         TEST(honoured_sampling),
         TEST(depth_of_a_body),
         TEST(size_of_a_body),

@@ -472,7 +472,7 @@ static void refusals_name_what_is_wrong(void **state) {
          "context_length_exceeded", "3200", "messages"},
         {BY_API_RESPONSES, "{\"model\":\"m\",\"input\":\"a\",\"max_output_tokens\":3200}", "context_length_exceeded", "3200", "input"},
         {BY_API_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"response_format\":{\"type\":"
-                      "\"json_schema\",\"json_schema\":{\"schema\":{\"type\":\"string\",\"pattern\":\"(?<=a)b\"}}}}",
+                      "\"json_schema\",\"json_schema\":{\"schema\":{\"type\":\"string\",\"pattern\":\"(a)\\\\1\"}}}}",
          "grammar_error", "response_format: ", "response_format.json_schema.schema"},
         {BY_API_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"guided_regex\":\"(\"}",
          "grammar_error", "guided_regex: ", "guided_regex"},
