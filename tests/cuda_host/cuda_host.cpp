@@ -86,6 +86,7 @@ struct fiber {
     const char *why;      /* it waits */
     const void *wait_for; /* an mbarrier */
     unsigned cluster_phase;
+    bool waited, launched;   /* depend_wait, depend_launch */
     uint64_t answer;
     std::vector<copy> copies;
     int group;
@@ -132,6 +133,7 @@ static struct machine {
     const unsigned char *statics; /* what STATIC_FIRST stands for in this launch, NULL: nothing yet */
     size_t smem_bytes;
     unsigned n_blocks, cluster_live, cluster_arrived, cluster_phase;
+    bool hides, early; /* what the kernels before have written; a thread let the next kernel start without having waited */
     fiber *self;
     context host;
     void (*call)(const void *);
@@ -184,9 +186,18 @@ static void wake_first(fiber *f) {
     fail("it hangs");
 }
 
+/* Nobody can go on but those at depend_wait. */
+static void show() {
+    g.hides = false;
+    chain_show();
+    for (fiber *f : g.fibers)
+        if (f->now == WAITS && f->wait_for == &g.hides) f->wait_for = nullptr, wake(f);
+}
+
 /* The next fiber runs; NULL: all have ended. */
 static void go_on(bool ends) {
     fiber *before = g.self, *next = nullptr;
+    if (g.head == g.ready.size() && g.hides) show();
     if (g.head == g.ready.size()) {
         if (g.cluster_live) dead();
     } else {
@@ -234,6 +245,7 @@ __attribute__((no_sanitize_address))
     blockIdx = g.self->of->idx;
     g.call(g.with);
     block &b = *g.self->of;
+    g.early |= !g.self->waited && !g.self->launched;
     g.self->now = ENDED;
     b.live--;
     g.cluster_live--;
@@ -265,6 +277,7 @@ static void prepare(fiber &f) {
     f.now = READY;
     f.wait_for = nullptr;
     f.cluster_phase = 0;
+    f.waited = f.launched = false;
     f.copies.clear();
     f.group = 0;
 }
@@ -329,6 +342,7 @@ static void run_cluster(size3 grid, unsigned cluster, uint64_t first) {
         for (fiber *f : b.threads) prepare(*f), g.ready.push_back(f);
     }
     g.self = nullptr;
+    g.hides = chain_hide();
     go_on(false);
     for (const fiber *f : g.fibers)
         if (memcmp(f->at.stack, &CANARY, sizeof CANARY) != 0) fail("a thread's stack is too small");
@@ -366,7 +380,8 @@ bool accepts(size3 grid, size3 dim, unsigned cluster, size_t smem_bytes, const v
     return cluster <= CLUSTER_MAX && grid.x % cluster == 0;
 }
 
-void run(size3 grid, size3 dim, unsigned cluster, size_t smem_bytes, const void *name, void (*call)(const void *), const void *with) {
+void run(size3 grid, size3 dim, unsigned cluster, size_t smem_bytes, bool chained, const void *name, void (*call)(const void *),
+         const void *with) {
     uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
     launched.times[name]++;
     open_machine();
@@ -391,8 +406,11 @@ void run(size3 grid, size3 dim, unsigned cluster, size_t smem_bytes, const void 
         std::iota(order.begin(), order.end(), 0);
         for (size_t i = order.size(); i > 1; i--) std::swap(order[i - 1], order[next_random() % i]);
     }
+    chain_begin(chained);
+    g.early = false;
     for (uint64_t i = 0; i < blocks / cluster; i++) run_cluster(grid, cluster, (order.empty() ? i : order[i]) * cluster);
     g.self = nullptr;
+    chain_end(g.early);
     g.name = nullptr;
 }
 
@@ -442,6 +460,16 @@ void cluster_wait() {
         g.self->wait_for = &g;
         wait("a barrier of the cluster");
     }
+}
+void depend_wait() {
+    g.self->waited = true;
+    if (!g.hides) return;
+    g.self->wait_for = &g.hides;
+    wait("depend_wait");
+}
+void depend_launch() {
+    g.self->launched = true;
+    g.early |= !g.self->waited;
 }
 unsigned cluster_rank() { return g.self->of->rank; }
 unsigned cluster_size() { return g.n_blocks; }

@@ -12,6 +12,8 @@
  *   now    (default) while it is queued
  *   late   when somebody waits for it, and no more than that somebody waits for
  *   rush   at once on every stream but the first one made, late there: what the others do not wait for has not run yet
+ * CUDA_HOST_CHAIN=early: in front of depend_wait a kernel finds 0xff where the kernels before it, as far as they may still run, have
+ * written, and may not write there.
  * CUDA_HOST_LAUNCHED=FILE: the names of the kernels that ran, one a line, at the end of the program. */
 #ifndef BY_CUDA_HOST_H
 #define BY_CUDA_HOST_H
@@ -26,8 +28,9 @@ struct size3 {
 };
 /* Whether the device would take this shape of a launch. `name` is the kernel's address. */
 bool accepts(size3 grid, size3 block, unsigned cluster, size_t smem_bytes, const void *name);
-/* Kernel `call(with)` once for each thread. */
-void run(size3 grid, size3 block, unsigned cluster, size_t smem_bytes, const void *name, void (*call)(const void *), const void *with);
+/* Kernel `call(with)` once for each thread. chained: it may start before the kernel before it has ended (cuda_host_chain.cpp). */
+void run(size3 grid, size3 block, unsigned cluster, size_t smem_bytes, bool chained, const void *name, void (*call)(const void *),
+         const void *with);
 /* Most dynamic shared memory that kernels at `name` may ask for. */
 bool allow_smem(const void *name, size_t bytes);
 
@@ -66,6 +69,10 @@ void mbar_arrive(uint32_t bar, int tx_bytes);
 void mbar_complete(uint32_t bar, int tx_bytes);
 void mbar_wait(uint32_t bar, uint32_t parity);
 
+/* Chained launches: this thread needs what the kernels before have written; the next kernel may start. */
+void depend_wait();
+void depend_launch();
+
 /* Copies of this thread that happen when they are waited for, as late as the device may. */
 void copy_later(uint32_t dst, const void *src, int bytes);
 void copy_commit();
@@ -75,6 +82,21 @@ void copy_wait(int groups_left);
 uint32_t (*board())[4];
 
 [[noreturn]] void fail(const char *what);
+
+/* ---- what the kernels before have written: cuda_host_chain.cpp --------------------------------------------------- */
+
+bool chain_checks();
+/* Memory of the device, page by page. */
+void *chain_map(size_t n);
+void chain_unmap(void *p);
+/* A kernel begins and ends; early: it let the next one start without having waited itself. */
+void chain_begin(bool chained);
+void chain_end(bool early);
+/* Hides what a thread must not read yet, for the blocks that begin; shows it again. False: nothing is hidden. */
+bool chain_hide();
+void chain_show();
+/* The stream does something else than a kernel: what follows waits for all. */
+void chain_cut();
 
 } // namespace cuda_host
 

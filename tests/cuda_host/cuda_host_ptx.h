@@ -12,8 +12,8 @@
 static inline float warp_sum(float v) { return cuda_host::warp_reduce(cuda_host::WARP_SUM, v); }
 static inline float warp_max(float v) { return cuda_host::warp_reduce(cuda_host::WARP_MAX, v); }
 
-static inline void depend_wait() {}
-static inline void depend_launch() {}
+static inline void depend_wait() { cuda_host::depend_wait(); }
+static inline void depend_launch() { cuda_host::depend_launch(); }
 static inline void prefetch_line(const unsigned char *) {}
 
 static inline uint32_t smem_addr(const void *p) { return cuda_host::shared_address(p); }

@@ -117,7 +117,11 @@ void push(cuda_host_stream *s, cuda_host_stream::step step) {
     bool first = !rt().streams.empty() && rt().streams[0] == s;
     if (rt().how == NOW || (rt().how == RUSH && !first)) run_until(s, s->queued);
 }
-void queue(cuda_host_stream *s, task run) {
+void queue(cuda_host_stream *s, task step, bool is_kernel = false) {
+    task run = is_kernel ? std::move(step) : [step] {
+        cuda_host::chain_cut();
+        step();
+    };
     if (s->captures) s->captures->steps->push_back(std::move(run));
     else push(s, {std::move(run), nullptr, 0});
 }
@@ -135,7 +139,10 @@ uint64_t sum_of(const void *p, size_t n) {
 cudaError_t allocate(std::map<const void *, size_t> &ranges, void **p, size_t n) {
     *p = nullptr;
     if (rt().capturing) return forbidden(nullptr);
-    if (n > static_cast<size_t>(1) << 40 || posix_memalign(p, 256, n ? n : 1)) return report(cudaErrorMemoryAllocation);
+    if (n > static_cast<size_t>(1) << 40) return report(cudaErrorMemoryAllocation);
+    if (&ranges == &rt().device && cuda_host::chain_checks()) *p = cuda_host::chain_map(n ? n : 1);
+    else if (posix_memalign(p, 256, n ? n : 1)) *p = nullptr;
+    if (!*p) return report(cudaErrorMemoryAllocation);
     memset(*p, 0xff, n);
     ranges[*p] = n ? n : 1;
     return cudaSuccess;
@@ -146,8 +153,9 @@ cudaError_t release(std::map<const void *, size_t> &ranges, void *p) {
     auto at = ranges.find(p);
     if (at == ranges.end()) return report(cudaErrorInvalidValue);
     rt().counts.waits += run_all(); /* freeing waits for the device */
+    if (&ranges == &rt().device && cuda_host::chain_checks()) cuda_host::chain_unmap(p);
+    else free(p);
     ranges.erase(at);
-    free(p);
     return cudaSuccess;
 }
 
@@ -307,7 +315,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
 
 cudaError_t cuda_host_queue_kernel(cudaStream_t s, task run) {
     call in("a launch");
-    queue(s, std::move(run));
+    queue(s, std::move(run), true);
     return cudaSuccess;
 }
 

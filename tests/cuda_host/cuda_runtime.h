@@ -152,8 +152,10 @@ cudaError_t cuda_host_report(cudaError_t rc);
 cudaError_t cuda_host_queue_kernel(cudaStream_t s, std::function<void()> run);
 template <class... P, class... A> static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(P...), A... args) {
     unsigned cluster = 1;
+    bool chained = false;
     for (unsigned i = 0; i < c->numAttrs; i++)
         if (c->attrs[i].id == cudaLaunchAttributeClusterDimension) cluster = c->attrs[i].val.clusterDim.x;
+        else chained |= c->attrs[i].val.programmaticStreamSerializationAllowed != 0;
     cuda_host::size3 grid = {c->gridDim.x, c->gridDim.y, c->gridDim.z}, block = {c->blockDim.x, c->blockDim.y, c->blockDim.z};
     const void *name = reinterpret_cast<const void *>(kernel);
     size_t smem = c->dynamicSmemBytes;
@@ -165,7 +167,7 @@ template <class... P, class... A> static inline cudaError_t cudaLaunchKernelEx(c
             const std::tuple<P...> *with;
         } all = {kernel, &with};
         auto call = [](const void *p) { std::apply(static_cast<const bound *>(p)->kernel, *static_cast<const bound *>(p)->with); };
-        cuda_host::run(grid, block, cluster, smem, name, call, &all);
+        cuda_host::run(grid, block, cluster, smem, chained, name, call, &all);
     });
 }
 

@@ -1,4 +1,5 @@
-// streams.cpp - the stand-in's streams themselves: each mistake that the modes late and rush are there for is made, and must show.
+// streams.cpp - the stand-in's streams and chains themselves: each mistake that the modes late, rush and early are there for is made, and
+// must show.
 // The second argument of `expect` says whether the answer is the right one. Exit code 1 when something differs.
 #include "cuda_host/cuda_runtime.h"
 
@@ -15,6 +16,29 @@ static void expect(const char *what, bool ok) {
 __global__ static void add(int *p, int v) { *p += v; }
 __global__ static void copy(int *to, const int *from) { *to = *from; }
 
+/* Chained. next: whether the next one may start in front of the wait. */
+__global__ static void put(int *p, int v, bool next) {
+    if (next) cuda_host::depend_launch();
+    cuda_host::depend_wait();
+    *p = v;
+    cuda_host::depend_launch();
+}
+__global__ static void copy_early(int *to, const int *from) {
+    int v = *from;
+    cuda_host::depend_wait();
+    cuda_host::depend_launch();
+    *to = v;
+}
+__global__ static void copy_in_time(int *to, const int *from) {
+    cuda_host::depend_launch();
+    cuda_host::depend_wait();
+    *to = *from;
+}
+__global__ static void put_early(int *p, int v) {
+    *p = v;
+    cuda_host::depend_wait();
+}
+
 static cudaStream_t main_stream, side;
 static cudaEvent_t forked, joined;
 static int *a, *b, *host; /* two words of the device, two pinned ones */
@@ -23,6 +47,16 @@ template <class... P, class... A> static cudaError_t launch(cudaStream_t s, void
     cudaLaunchConfig_t c = {};
     c.stream = s;
     return cudaLaunchKernelEx(&c, kernel, P(args)...);
+}
+template <class... P, class... A> static void chain(void (*kernel)(P...), A... args) {
+    cudaLaunchConfig_t c = {};
+    cudaLaunchAttribute attr = {};
+    attr.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attr.val.programmaticStreamSerializationAllowed = 1;
+    c.stream = main_stream;
+    c.attrs = &attr;
+    c.numAttrs = 1;
+    cudaLaunchKernelEx(&c, kernel, P(args)...);
 }
 static void set(int *p, int v) {
     cudaMemcpyAsync(p, &v, 4, cudaMemcpyHostToDevice, main_stream); /* pageable: read at once */
@@ -106,6 +140,37 @@ static void graphs() {
     expect("the stream goes on behind it", get(main_stream, b) == 3);
 }
 
+/* What a kernel reads of a that the first of the two before it wrote; `passes`: the second lets it start in front of its own wait. */
+static int two_back(bool passes) {
+    set(a, 1);
+    chain(put, a, 2, false);
+    chain(put, b + 1, 0, passes);
+    chain(copy_early, b, a);
+    return get(main_stream, b);
+}
+static void write_early() {
+    chain(put, a, 3, false);
+    chain(put_early, a, 4);
+    cudaStreamSynchronize(main_stream);
+}
+static void chains(bool early) {
+    set(a, 1);
+    chain(copy_early, b, a);
+    expect("a chained kernel behind a copy reads at once", get(main_stream, b) == 1);
+    chain(put, a, 2, true);
+    chain(copy_in_time, b, a);
+    expect("a chained kernel that waits", get(main_stream, b) == 2);
+    chain(put, a, 3, false);
+    chain(copy_early, b, a);
+    expect("a chained kernel that does not", get(main_stream, b) == (early ? -1 : 3));
+    launch(main_stream, put, a, 4, false);
+    launch(main_stream, copy_early, b, a);
+    expect("a kernel that is not chained", get(main_stream, b) == 4);
+    expect("two kernels back", two_back(false) == 2);
+    expect("two kernels back, past one that did not wait first", two_back(true) == (early ? -1 : 2));
+    expect("a chained kernel that writes in front of its wait", aborts(write_early) == early);
+}
+
 int main() {
     const char *how = getenv("CUDA_HOST_STREAMS");
     bool late = how && !strcmp(how, "late"), rush = how && !strcmp(how, "rush");
@@ -114,7 +179,7 @@ int main() {
     cudaEventCreate(&forked);
     cudaEventCreate(&joined);
     cudaMalloc(&a, 4);
-    cudaMalloc(&b, 4);
+    cudaMalloc(&b, 8);
     void *pinned = nullptr;
     cudaHostAlloc(&pinned, 8, 0);
     host = static_cast<int *>(pinned);
@@ -137,6 +202,7 @@ int main() {
     cudaMemcpyAsync(&word, a, 4, cudaMemcpyDeviceToHost, main_stream);
     expect("a copy to pageable memory is one", cuda_host_counts_get().waits == waits + 1 && word == 5);
     graphs();
+    chains(cuda_host::chain_checks());
     cudaFree(a);
     cudaFree(b);
     cudaFreeHost(pinned);

@@ -822,8 +822,9 @@ static void quick_cases(void) {
     test_select(32, 128, BY_REC_IX4, BY_BF16, 700, 512, 40, true, false), test_engram(3, BY_A8), test_engram(2, BY_F32);
     test_router(9, 8, 2, 64, BY_F32, BY_F32), test_router(5, 70, 6, 256, BY_BF16, BY_BF16), moe_nan(5, 64, 64, BY_F32, BY_FP4_ROW);
     test_matmul(520, 256, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, false), test_matmul(40, 2048, 128, 8, BY_A8, BY_FP8_TILE, BY_F32, false);
-    test_matmul(5, 208, 640, 1, BY_A8, BY_FP8_TILE, BY_BF16, true), test_matmul(20, 192, 256, 1, BY_BF16, BY_BF16, BY_F32, true);
-    invariance(64, 384, 1, BY_A8, BY_FP8_TILE), invariance(72, 320, 1, BY_BF16, BY_BF16);
+    test_matmul(5, 208, 640, 1, BY_A8, BY_FP8_TILE, BY_BF16, true), test_matmul(5, 208, 768, 1, BY_A8, BY_FP8_TILE, BY_BF16, true);
+    test_matmul(20, 192, 256, 1, BY_BF16, BY_BF16, BY_F32, true);
+    invariance(48, 512, 1, BY_A8, BY_FP8_TILE), invariance(72, 320, 1, BY_BF16, BY_BF16);
     moe_invariance(256, 256, 66), moe_nan(1, 256, 256, BY_A8, BY_FP4_ROW), moe_nan(40, 256, 256, BY_A8, BY_FP4_ROW);
 }
 static void row_cases(void) {

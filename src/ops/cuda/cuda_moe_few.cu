@@ -144,7 +144,7 @@ __global__ void gate_rows_kernel(const uint16_t *g, const uint16_t *u, int T, in
 
 bool by_cuda_moe_few_fits(const by_cuda *c, const by_moe_args *a) {
     int64_t wide = a->shared ? a->shared->w1.w.rows : 256;
-    bool small = a->x.rows <= MOE_FEW && a->x.cols <= 24 << 10 && a->idx.cols <= 16; /* the row of a block fits its shared memory */
+    bool small = a->x.rows <= MOE_FEW && a->x.cols < 24 << 10 && a->idx.cols <= 16; /* a row and four maxima fit a block's 48 KB */
     return c->few && small && !a->part.mem && wide_row(a->x, 8) && wide % 256 == 0;
 }
 
