@@ -147,14 +147,16 @@ int64_t by_runner_bytes(const by_model *m, const by_runner_opts *opts) {
 int64_t by_runner_scratch_bytes(const by_model *m, const by_runner_opts *opts) {
     const by_config *c = &m->cfg;
     int64_t D = c->hidden_size, e = (int64_t)(c->engram.max_ngram - 1) * c->engram.n_heads * c->engram.head_dim;
-    int64_t hd = (int64_t)c->n_heads * c->head_dim, od = (int64_t)c->o_groups * c->o_lora_rank, ix = (int64_t)c->index_n_heads * c->index_head_dim;
+    int64_t hd = (int64_t)c->n_heads * c->head_dim, od = (int64_t)c->o_groups * c->o_lora_rank;
+    int64_t ix = (int64_t)c->index_n_heads * c->index_head_dim;
     struct {
         int64_t n, k, groups;
-    } products[] = {{c->q_lora_rank + c->head_dim, D, 1}, {hd + ix, c->q_lora_rank, 1}, {od, hd, c->o_groups}, {D, od, 1}, {2 * c->head_dim, D, 1},
-                    {c->index_head_dim, c->head_dim, 1}, {c->n_experts, D, 1}, {c->index_n_heads, D, 1}, {2 * c->shared_width, D, 1},
-                    {D, c->shared_width, 1}, {(c->hc_mult + 1) * D, c->engram.n_layers ? e : 0, 1},
+    } products[] = {{c->q_lora_rank + c->head_dim, D, 1}, {hd + ix, c->q_lora_rank, 1}, {od, hd, c->o_groups}, {D, od, 1},
+                    {2 * c->head_dim, D, 1}, {c->index_head_dim, c->head_dim, 1}, {c->n_experts, D, 1}, {c->index_n_heads, D, 1},
+                    {2 * c->shared_width, D, 1}, {D, c->shared_width, 1}, {(c->hc_mult + 1) * D, c->engram.n_layers ? e : 0, 1},
                     {D, opts->n_drafts ? D * c->draft.n_targets : 0, 1}, {c->vocab_size, D, 1}};
-    by_step_shape s = {.rows = most_rows(m, opts), .entries = c->index_n_heads ? opts->max_context : 0, .key_bytes = m->act == BY_BF16 ? 2 : 4, .hidden = D, .streams = c->hc_mult,
+    by_step_shape s = {.rows = most_rows(m, opts), .entries = c->index_n_heads ? opts->max_context : 0, .key_bytes = m->act == BY_BF16 ? 2 : 4,
+                       .hidden = D, .streams = c->hc_mult,
                        .n_experts = wide(c->n_experts, c->draft.n_experts), .inner = c->moe_width,
                        .n_chosen = wide(c->n_experts_per_token, c->draft.n_experts_per_token),
                        .shared_inner = c->shared_width,

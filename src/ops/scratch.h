@@ -58,7 +58,8 @@ static inline int64_t by_scratch_moe_tiles(int64_t n_experts, int64_t choices) {
 }
 static inline int64_t by_scratch_moe(const by_step_shape *s, int64_t weights) {
     int64_t T = s->rows, n = T * s->n_chosen, rows = by_scratch_moe_rows(s->n_experts, n), all = by_scratch_rows256(T), D = s->hidden;
-    return by_scratch_pad(64) + by_scratch_pad(n * 4) + 2 * by_scratch_pad(rows * 4) + by_scratch_pad(by_scratch_moe_tiles(s->n_experts, n) * 12) +
+    return by_scratch_pad(64) + by_scratch_pad(n * 4) + 2 * by_scratch_pad(rows * 4) +
+           by_scratch_pad(by_scratch_moe_tiles(s->n_experts, n) * 12) +
            by_scratch_pad(by_scratch_image(rows, D)) + by_scratch_pad(by_scratch_image(rows, s->inner)) + by_scratch_pad(rows * D * 2) +
            by_scratch_pad(by_scratch_image(all, D)) + by_scratch_pad(by_scratch_image(all, s->shared_inner)) + by_scratch_pad(T * D * 2) +
            2 * by_scratch_pad(T * s->shared_inner * 2) + by_scratch_pad(weights);
@@ -84,9 +85,10 @@ static inline int64_t by_scratch_draw_slice(int64_t n, int64_t V) {
     return n < most ? n : most > 1 ? most : 1;
 }
 static inline int64_t by_scratch_draws(int64_t n, int64_t V, int64_t n_edits, int64_t n_top) {
-    return by_scratch_pad(n * BY_SCRATCH_DRAW_JOB) + by_scratch_pad(n_edits * (int64_t)sizeof(by_draw_edit)) + by_scratch_pad(n * ((V + 31) / 32 * 4)) +
-           by_scratch_pad(by_scratch_draw_slice(n, V) * BY_SCRATCH_DRAW_ROWS * ((V + 63) / 64 * 64) * 4) + by_scratch_pad(n * (int64_t)sizeof(by_drawn)) +
-           by_scratch_pad(n * n_top * (int64_t)sizeof(by_drawn_top));
+    int64_t rows = by_scratch_draw_slice(n, V) * BY_SCRATCH_DRAW_ROWS;
+    return by_scratch_pad(n * BY_SCRATCH_DRAW_JOB) + by_scratch_pad(n_edits * (int64_t)sizeof(by_draw_edit)) +
+           by_scratch_pad(n * ((V + 31) / 32 * 4)) + by_scratch_pad(rows * ((V + 63) / 64 * 64) * 4) +
+           by_scratch_pad(n * (int64_t)sizeof(by_drawn)) + by_scratch_pad(n * n_top * (int64_t)sizeof(by_drawn_top));
 }
 
 /* Enough for every operator of the largest step. */

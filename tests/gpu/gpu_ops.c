@@ -443,6 +443,14 @@ static void same_chosen(const char *name, by_tensor p, by_tensor q) {
     free(x);
     free(y);
 }
+/* With so many entries to plan for, two rows fill the scratch: the rest goes in slices. a: as it has run. */
+static void select_in_slices(by_index_select_args a) {
+    by_tensor all = a.sel;
+    a.sel = make(BY_I32, all.rows, all.cols, NULL).t[GPU];
+    a.n_entries_max = a.round_bf16 ? 60 << 20 : 30 << 20;
+    MUST(by_op_index_select(dev[GPU], &a, err));
+    same_chosen("  rows in slices", all, a.sel);
+}
 static void test_select(int heads, int d, by_rec rec, by_dtype act, int base, int topk, int cand_blocks, bool round, bool flat) {
     int32_t rows[3] = {2, 1, 3}, pos0[3] = {base, 5, base / 3};
     int per = 64, n_blocks = (base + 8) / per + 2, size = 8;
@@ -474,14 +482,10 @@ static void test_select(int heads, int d, by_rec rec, by_dtype act, int base, in
                                       .n_entries_max = n_max, .scores = scores.t[i]};
             if (i == GPU || base < 5000) MUST(by_op_index_select(dev[i], &a, err));
         }
-        if (mode == BY_CAND_NONE && heads == 32 && base < 1000) { /* with so many entries to plan for, two rows fill the scratch: the rest goes in slices */
-            pair again = make(BY_I32, s.T, 1 + topk, NULL);
-            by_index_select_args a = {.batch = s.b[GPU], .q = out.t[GPU], .weights = w.t[GPU], .scale = 0x1p-6f,
-                                      .keys = {pool.t[GPU].mem, 0, block, per, rec}, .sel = again.t[GPU], .heads = heads, .d = d, .ratio = 1,
-                                      .topk = topk, .cand_block_size = size, .round_bf16 = round, .n_entries_max = round ? 60 << 20 : 30 << 20};
-            MUST(by_op_index_select(dev[GPU], &a, err));
-            same_chosen("  rows in slices", sel.t[GPU], again.t[GPU]);
-        }
+        if (mode == BY_CAND_NONE && heads == 32 && base < 1000)
+            select_in_slices((by_index_select_args){.batch = s.b[GPU], .q = out.t[GPU], .weights = w.t[GPU], .scale = 0x1p-6f,
+                                                    .keys = {pool.t[GPU].mem, 0, block, per, rec}, .sel = sel.t[GPU], .heads = heads, .d = d,
+                                                    .ratio = 1, .topk = topk, .cand_block_size = size, .round_bf16 = round});
         unsigned char *sc[2] = {download(scores.t[REF]), download(scores.t[GPU])};
         int32_t *sl = (int32_t *)(void *)download(sel.t[GPU]), *cd = (int32_t *)(void *)download(cand.t[GPU]);
         int32_t *cr = (int32_t *)(void *)download(cand.t[REF]);

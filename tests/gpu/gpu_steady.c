@@ -76,7 +76,8 @@ static void one_sequence(const char *model) {
     }
     expect("steps with logits", a, count(s.dev), STEPS);
     by_drawn_top top[8];
-    by_draw draw = {.inv_t = 1, .report_inv_t = 1, .words = {77}, .cuts = true, .mass_most = UINT64_MAX, .n_most = 20, .floor_s = -1e30f, .n_top = 8};
+    by_draw draw = {.inv_t = 1, .report_inv_t = 1, .words = {77},
+                    .cuts = true, .mass_most = UINT64_MAX, .n_most = 20, .floor_s = -1e30f, .n_top = 8};
     by_drawn drawn;
     by_draws draws = {.draws = &draw, .n = 1, .out = &drawn, .tops = top, .top_stride = 8};
     a = count(s.dev);
@@ -142,11 +143,13 @@ static void requests(by_engine *e, int32_t V, int n_out) {
 static void plan(const char *model) {
     static const int32_t rows[] = {3, 64, 600, 2000};
     by_solo s;
-    MUST(by_solo_open(&s, model, &(by_solo_opts){.device = {.backend = BY_BACKEND_CUDA}, .draft = true, .model = {.numerics = BY_NUMERICS_DEPLOYED}}, err));
+    by_solo_opts opts = {.device = {.backend = BY_BACKEND_CUDA}, .draft = true, .model = {.numerics = BY_NUMERICS_DEPLOYED}};
+    MUST(by_solo_open(&s, model, &opts, err));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         MUST(by_solo_reserve(&s, 4096, rows[i], err));
         int32_t K = s.n_drafts;
-        by_runner_opts run = {.max_rows = rows[i] > K ? rows[i] : K + 1, .max_seqs = 1, .max_logits = s.max_logits, .max_context = 4096 + K, .n_drafts = K};
+        by_runner_opts run = {.max_rows = rows[i] > K ? rows[i] : K + 1, .max_seqs = 1, .max_logits = s.max_logits,
+                              .max_context = 4096 + K, .n_drafts = K};
         int64_t planned = by_runner_scratch_bytes(s.model, &run), taken = by_device_room_get(s.dev).scratch;
         char text[120];
         snprintf(text, sizeof text, "steps of %d rows take %lld bytes of scratch, planned %lld", rows[i], (long long)taken, (long long)planned);
@@ -188,7 +191,8 @@ int main(int argc, char **argv) {
     if (argc < 2) return fprintf(stderr, "usage: gpu_steady MODEL\n"), 2;
     by_err why = {0};
     by_device *dev = NULL;
-    if (by_device_open(&dev, &(by_device_opts){.backend = BY_BACKEND_CUDA}, &why) == BY_EUNSUPPORTED) return printf("skipped: %s\n", why.msg), 77;
+    by_status status = by_device_open(&dev, &(by_device_opts){.backend = BY_BACKEND_CUDA}, &why);
+    if (status == BY_EUNSUPPORTED) return printf("skipped: %s\n", why.msg), 77;
     by_device_close(dev);
     for (int i = 1; i < argc; i++) plan(argv[i]);
     one_sequence(argv[1]);

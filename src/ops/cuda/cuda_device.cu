@@ -326,8 +326,8 @@ static void cuda_drop_mark(void *mark) {
 }
 
 static const by_mem_vt cuda_vt = {cuda_close, cuda_measure, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy, cuda_read_rate,
-                                  by_cuda_draw, by_cuda_draw_room, cuda_host_alloc, cuda_host_free, cuda_send, cuda_sent, cuda_drop_mark, cuda_counts, cuda_memory, by_cuda_beside_init, by_cuda_beside,
-                                  by_cuda_join};
+                                  by_cuda_draw, by_cuda_draw_room, cuda_host_alloc, cuda_host_free, cuda_send, cuda_sent, cuda_drop_mark,
+                                  cuda_counts, cuda_memory, by_cuda_beside_init, by_cuda_beside, by_cuda_join};
 
 static by_status open_state(by_cuda *c, const char **name, by_err *err) {
     static char text[280];

@@ -570,7 +570,8 @@ by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draws *
     BY_TRY(by_cuda_smem(draw_kernel, smem, err));
     for (int32_t i = 0; i < w->n; i += slice)
         BY_CUDA_TRY(err, by_cuda_launch(c, draw_kernel, dim3(static_cast<unsigned>(w->n - i < slice ? w->n - i : slice)), DRAW_THREADS, smem,
-                                        view_of(*logits), view_of(w->proposed), reinterpret_cast<const draw_job *>(jobs) + i, reinterpret_cast<by_drawn *>(drawn) + i,
+                                        view_of(*logits), view_of(w->proposed), reinterpret_cast<const draw_job *>(jobs) + i,
+                                        reinterpret_cast<by_drawn *>(drawn) + i,
                                         reinterpret_cast<by_drawn_top *>(top) + static_cast<int64_t>(i) * w->top_stride, w->top_stride));
     const by_cuda_piece pieces[] = {{w->out, drawn, n * sizeof(by_drawn)}, {w->tops, top, tops * sizeof(by_drawn_top)}};
     return by_cuda_download(c, pieces, tops ? 2 : 1, err);
