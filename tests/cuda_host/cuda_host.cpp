@@ -231,10 +231,11 @@ static void release_cluster() {
         if (f->now == WAITS && f->wait_for == &g) f->wait_for = nullptr, wake(f);
 }
 
+[[noreturn]]
 #ifdef CUDA_HOST_ASAN
 __attribute__((no_sanitize_address))
 #endif
-[[noreturn]] static void thread_main() {
+static void thread_main() {
 #ifdef CUDA_HOST_ASAN
     const void *bottom;
     size_t bytes;
