@@ -214,15 +214,18 @@ static void set_request_id(by_exchange *ex) {
                  (unsigned long long)(by_rng_u64(&ex->http->rng) >> 32));
 }
 
-/* The route, or NULL; allow: the methods of the path, empty when there is no such path. */
+/* The route, or NULL; allow: the methods of the path, empty when there is no such path. A path that stands in the table is no id of
+ * another one. */
 static const by_route *look_up(by_exchange *ex, char allow[64]) {
     const by_route *found = NULL;
     size_t n = 0;
+    bool itself = false;
     allow[0] = '\0';
     for (int i = 0; i < N_ROUTES; i++) {
         const by_route *r = &routes[i];
         by_str id, sub;
-        if (!fits(r, ex->path, &id, &sub)) continue;
+        if ((itself && r->path[strlen(r->path) - 1] == '/') || !fits(r, ex->path, &id, &sub)) continue;
+        itself |= by_str_eqz(ex->path, r->path);
         bool get = strcmp(r->method, "GET") == 0;
         if (by_str_eqz(ex->method, r->method) || (ex->head_only && get)) found = r;
         n += (size_t)snprintf(allow + n, 64 - n, "%s%s", n ? ", " : "", get ? "GET, HEAD" : r->method);

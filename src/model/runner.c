@@ -162,9 +162,11 @@ int64_t by_runner_scratch_bytes(const by_model *m, const by_runner_opts *opts) {
                        .shared_inner = c->shared_width,
                        .cand_block = c->candidate_topk_blocks ? c->candidate_block_size : 0};
     for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
-        int64_t weights = by_scratch_weights(products[i].n, products[i].k / products[i].groups);
+        int64_t k = products[i].k / products[i].groups, most = by_scratch_weights(products[i].n, k);
+        if (most > BY_SCRATCH_WEIGHTS_MAX) most = BY_SCRATCH_WEIGHTS_MAX;
         s.widest = wide(s.widest, products[i].k);
-        s.weights = wide(s.weights, weights <= BY_SCRATCH_WEIGHTS_MAX ? weights : 0); /* larger ones are not expanded */
+        /* larger ones are not expanded; how large one is depends on its parts, between these two */
+        s.weights = wide(s.weights, by_scratch_image(products[i].n, k) <= BY_SCRATCH_WEIGHTS_MAX ? most : 0);
     }
     return by_scratch_step(&s);
 }

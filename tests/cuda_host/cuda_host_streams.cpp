@@ -47,10 +47,10 @@ struct runtime {
     std::recursive_mutex lock;
     std::map<const void *, size_t> device, pinned; /* allocations and registered ranges */
     std::vector<cuda_host_stream *> streams;
-    int capturing, in_host_function, runs;
-    cudaError_t last_error;
-    cuda_host_counts counts;
-    mode how;
+    int capturing = 0, in_host_function = 0, runs = 0;
+    cudaError_t last_error = cudaSuccess;
+    cuda_host_counts counts = {};
+    mode how = NOW;
     runtime() {
         const char *name = getenv("CUDA_HOST_STREAMS");
         how = !name || !strcmp(name, "now") ? NOW : !strcmp(name, "rush") ? RUSH : LATE;

@@ -88,14 +88,16 @@ def files_and_batches():
 
 def texts_and_state():
     call("POST", "/v1/messages/count_tokens", {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]})
+    call("POST", "/v1/responses/input_tokens", {"model": "tiny", "input": "Hi"})
     call("POST", "/tokenize", {"prompt": "Hi"})
     call("POST", "/tokenize", {"messages": [{"role": "user", "content": "Hi"}]})
     call("POST", "/detokenize", {"tokens": [300]})
     for path in ("/v1/models", "/v1/models/tiny", "/health", "/ready", "/version", "/metrics", "/openapi.json", "/"):
         call("GET", path)
-    for path in ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/v1/messages/count_tokens", "/tokenize", "/detokenize"):
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/v1/responses/input_tokens",
+                 "/v1/messages/count_tokens", "/tokenize", "/detokenize"):
         call("POST", path, b"{", 400)
-        call("POST", path, {"model": "none"}, 404 if path in ("/v1/responses", "/detokenize") else 400)  # the others lack a field
+        call("POST", path, {"model": "none"}, 404 if path in ("/v1/responses", "/v1/responses/input_tokens", "/detokenize") else 400)  # the others lack a field
 
 
 def no_operation_is_left_out():

@@ -163,7 +163,8 @@ def versions_and_methods():
     equal((got[0][0], int(got[0][1]["content-length"]) > 0, got[0][2]), (200, True, b""))
     status, headers, _ = server.call("PUT", "/v1/models")
     equal((status, headers["allow"]), (405, "GET, HEAD, OPTIONS"))
-    for path, allow in (("/v1/files", "POST, GET, HEAD, OPTIONS"), ("/v1/files/x", "GET, HEAD, DELETE, OPTIONS"), ("/v1/messages", "POST, OPTIONS"), ("/", "GET, HEAD, OPTIONS")):
+    for path, allow in (("/v1/files", "POST, GET, HEAD, OPTIONS"), ("/v1/files/x", "GET, HEAD, DELETE, OPTIONS"), ("/v1/messages", "POST, OPTIONS"),
+                        ("/v1/responses/input_tokens", "POST, OPTIONS"), ("/", "GET, HEAD, OPTIONS")):
         status, headers, _ = server.call("OPTIONS", path)
         equal((status, headers["allow"]), (204, allow), path)
     equal(server.call("GET", "http://elsewhere/version?x=y")[0], 200)
