@@ -14,6 +14,18 @@
 #define BY_SAMPLE_TABLE by_sample_kernels_base
 #endif
 
+/* Of the BLOCK running maxima the largest; *bad: one of them saw what is no number. */
+static float joined_max(const float *m, const uint32_t *worst, bool *bad) {
+    float max = m[0];
+    uint32_t any = worst[0];
+    for (size_t i = 1; i < BLOCK; i++) {
+        max = m[i] > max ? m[i] : max;
+        any |= worst[i];
+    }
+    *bad = any != 0;
+    return max;
+}
+
 static float row_max(const float *row, size_t n, bool *bad) {
     float m[BLOCK];
     uint32_t worst[BLOCK] = {0};
@@ -27,14 +39,7 @@ static float row_max(const float *row, size_t n, bool *bad) {
             worst[i] |= x <= FLT_MAX ? 0u : 1u;
         }
     }
-    float max = m[0];
-    uint32_t any = worst[0];
-    for (size_t i = 1; i < BLOCK; i++) {
-        max = m[i] > max ? m[i] : max;
-        any |= worst[i];
-    }
-    *bad = any != 0;
-    return max;
+    return joined_max(m, worst, bad);
 }
 
 #ifndef BY_SAMPLE_OWN_MASK /* else the file that includes this one has its own */
@@ -63,14 +68,7 @@ static float mask_row(float *to, const float *row, const uint32_t *mask, size_t 
     for (; at + 32 <= n; at += 32)
         mask_some(to + at, row + at, mask[at / 32], 32, m + at % BLOCK, worst + at % BLOCK);
     if (at < n) mask_some(to + at, row + at, mask[at / 32], n - at, m, worst);
-    float max = m[0];
-    uint32_t any = worst[0];
-    for (size_t i = 1; i < BLOCK; i++) {
-        max = m[i] > max ? m[i] : max;
-        any |= worst[i];
-    }
-    *bad = any != 0;
-    return max;
+    return joined_max(m, worst, bad);
 }
 #endif
 

@@ -3,7 +3,7 @@
 // A warp owns 16 weight rows and one segment of k. Its lanes read the weights' own bytes straight into registers, several
 // pieces ahead and the first of them while the kernel before still runs; the activations come as they lie (A8 or bf16, no
 // image); nothing waits for another warp before the segments of a tile are added, in their order, by the block that has
-// them all. So what bounds it is memory, where the warpgroup's instruction waits for its own stages.
+// them all. Meant to be bound by memory, where the warpgroup's instruction waits for its own stages; not measured yet.
 //
 // Bits. The order of k, the expansion and the segments are those of cuda_gemm.cuh, and the warp's matrix instruction must round as
 // the warpgroup's does, or a row's bits would depend on the number of rows: by_cuda_few_probe compares the two when the device is
