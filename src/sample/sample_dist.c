@@ -127,15 +127,14 @@ static size_t gather(const by_sample_dist *d, by_sample_scratch *s, float floor_
 }
 
 static double exp_sum(const by_sample_dist *d, by_sample_scratch *s) {
-    enum { LANES = 16, BLOCK = 256 };
     if (!d->few) return s->kernels->exp_sum(d->row, (size_t)d->V, d->max, d->inv_t);
     double total = 0;
     s->kernels->exp(s->x, s->few_x, s->n_few, d->max, d->inv_t, 0);
     for (size_t i = 0; i < s->n_few;) {
-        float acc[LANES] = {0};
-        for (int32_t block = s->few_ids[i] / BLOCK; i < s->n_few && s->few_ids[i] / BLOCK == block; i++)
-            acc[s->few_ids[i] % LANES] += s->x[i];
-        for (size_t half = LANES / 2; half > 0; half /= 2)
+        float acc[BY_SAMPLE_LANES] = {0};
+        for (int32_t block = s->few_ids[i] / BY_SAMPLE_BLOCK; i < s->n_few && s->few_ids[i] / BY_SAMPLE_BLOCK == block; i++)
+            acc[s->few_ids[i] % BY_SAMPLE_LANES] += s->x[i];
+        for (size_t half = BY_SAMPLE_LANES / 2; half > 0; half /= 2)
             for (size_t j = 0; j < half; j++)
                 acc[j] += acc[j + half];
         total += (double)acc[0];

@@ -7,8 +7,8 @@
 
 #include "sample/sample_math.h"
 
-#define LANES 16
-#define BLOCK 256
+#define LANES BY_SAMPLE_LANES
+#define BLOCK BY_SAMPLE_BLOCK
 
 #ifndef BY_SAMPLE_TABLE
 #define BY_SAMPLE_TABLE by_sample_kernels_base

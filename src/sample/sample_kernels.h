@@ -16,6 +16,9 @@
 /* From this inverse temperature on (greedy laws have 1e5) nearly every weight of a row is 0, and it pays to look where. */
 #define BY_SAMPLE_SHARP 1000.0f
 
+/* The order of sums: elements i % LANES of a block of BLOCK together, then halves onto halves, then the blocks one after another. */
+enum { BY_SAMPLE_LANES = 16, BY_SAMPLE_BLOCK = 256 };
+
 typedef struct by_sample_kernels {
     /* Largest value of row[n], n >= 1; *bad is set when one is NaN or +inf (the maximum then means nothing). */
     float (*max)(const float *row, size_t n, bool *bad);
