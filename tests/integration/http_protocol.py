@@ -244,7 +244,7 @@ def bodies_are_counted_once():
 def long_texts_do_not_hold_up_streams():
     """16 MB to be tokenized, and back: seconds of work, during which the stream of another client goes on. A client that leaves
     meanwhile costs nothing, and an end of the server meanwhile is orderly."""
-    s = Server("--backend", "null", "--null-rate", "200", "--max-model-len", "100000")
+    s = Server("--backend", "null", "--null-rate", "600", "--max-model-len", "100000")
     text = "".join(f" w{i}x" for i in range(1000)) * scaled(2800, 700)
     ids = [300] * scaled(3000000, 750000)
     jobs = [("/tokenize", {"prompt": text}), ("/v1/messages/count_tokens", {"model": "tiny", "messages": [{"role": "user", "content": text}]}),
