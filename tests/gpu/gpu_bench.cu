@@ -204,7 +204,7 @@ static void gemm_section() {
             char name[96];
             snprintf(name, sizeof name, "%s M %d", s.name, static_cast<int>(m));
             line(name, time_it(), bytes, flops);
-            if (!c->few || m > 64) continue;
+            if (!c->few || m > 8) continue;
             c->few = false;
             line("  by the kernels for more rows", time_it(), bytes, flops);
             c->few = true;

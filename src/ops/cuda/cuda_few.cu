@@ -1,16 +1,19 @@
-// cuda_few.cu - products of FP8 and bf16 weights with up to 64 rows of activations.
+// cuda_few.cu - products of FP8 and bf16 weights with up to 8 rows of activations.
 //
 // A warp owns 16 weight rows and one segment of k. Its lanes read the weights' own bytes straight into registers, several
 // pieces ahead and the first of them while the kernel before still runs; the activations come as they lie (A8 or bf16, no
 // image); nothing waits for another warp before the segments of a tile are added, in their order, by the block that has
-// them all. Meant to be bound by memory, where the warpgroup's instruction waits for its own stages; not measured yet.
+// them all. From 16 rows on the activations, which every warp reads, cost more than that saves.
 //
 // Bits. The order of k, the expansion and the segments are those of cuda_gemm.cuh, and the warp's matrix instruction must round as
 // the warpgroup's does, or a row's bits would depend on the number of rows: by_cuda_few_probe compares the two when the device is
 // opened, and without equal bits these kernels are not used.
 #include "ops/cuda/cuda_gemm.cuh"
 
-enum { FEW_PITCH = 20 }; /* floats of a token's 16 sums in shared memory: lanes that write together meet no bank twice */
+enum {
+    FEW_TOKENS = 8, /* one operand of the warp's instruction */
+    FEW_PITCH = 20  /* floats of a token's 16 sums in shared memory: lanes that write together meet no bank twice */
+};
 
 struct few_args {
     const unsigned char *x;
@@ -23,7 +26,7 @@ struct few_args {
 /* Sixteen bytes of words by number. */
 __device__ static inline uint32_t word_of(const uint4 &q, int i) { return i == 0 ? q.x : i == 1 ? q.y : i == 2 ? q.z : q.w; }
 
-template <int WT, int NT> struct few_loop {
+template <int WT> struct few_loop {
     static constexpr int K = WT == W_FP8 ? 128 : 64;    /* k of 128 bytes of a weight row, which a turn takes */
     static constexpr int STEPS = WT == W_FP8 ? 4 : 2;   /* matrix instructions of half of them */
     struct weights {
@@ -31,7 +34,7 @@ template <int WT, int NT> struct few_loop {
         uint32_t scales;
     };
     struct tokens {
-        uint32_t w[NT][4], scale[NT];
+        uint32_t w[4], scale;
     };
     const unsigned char *w0, *w1, *s; /* this lane's bytes of the two rows, the tile's scales */
     const unsigned char *x, *x_scale; /* this lane's bytes of token g */
@@ -45,17 +48,14 @@ template <int WT, int NT> struct few_loop {
     }
     __device__ void load(tokens &to, int it, int half) const {
         int g = threadIdx.x >> 2 & 7, c = threadIdx.x & 3;
-#pragma unroll
-        for (int t = 0; t < NT; t++) {
-            uint2 a = {}, b = {};
-            to.scale[t] = 0;
-            if (t * 8 + g < T) {
-                const unsigned char *p = x + t * 8 * x_stride + it * 128 + half * 64;
-                a = reinterpret_cast<const uint2 *>(p)[0], b = reinterpret_cast<const uint2 *>(p)[1];
-                if constexpr (WT == W_FP8) to.scale[t] = x_scale[t * 8 * x_stride + it * 4 + half * 2 + c / 2];
-            }
-            to.w[t][0] = a.x, to.w[t][1] = a.y, to.w[t][2] = b.x, to.w[t][3] = b.y;
+        uint2 a = {}, b = {};
+        to.scale = 0;
+        if (g < T) {
+            const unsigned char *p = x + it * 128 + half * 64;
+            a = reinterpret_cast<const uint2 *>(p)[0], b = reinterpret_cast<const uint2 *>(p)[1];
+            if constexpr (WT == W_FP8) to.scale = x_scale[it * 4 + half * 2 + c / 2];
         }
+        to.w[0] = a.x, to.w[1] = a.y, to.w[2] = b.x, to.w[3] = b.y;
     }
     __device__ static void operand(const weights &from, int half, int i, uint32_t m, uint32_t (&a)[4]) {
         const uint4 &p = from.q[half], &q = from.q[2 + half];
@@ -68,33 +68,29 @@ template <int WT, int NT> struct few_loop {
         }
     }
     /* As image_kernel does it. */
-    __device__ static void operand(const tokens &from, int t, int i, uint32_t &b0, uint32_t &b1) {
+    __device__ static void operand(const tokens &from, int i, uint32_t &b0, uint32_t &b1) {
         if constexpr (WT == W_FP8) {
-            uint32_t lo, hi, m = from.scale[t], scale = m ? m << 7 | m << 23 : 0x00400040u;
-            expand_fp8(from.w[t][i], 0x7b807b80u, lo, hi);
+            uint32_t lo, hi, m = from.scale, scale = m ? m << 7 | m << 23 : 0x00400040u;
+            expand_fp8(from.w[i], 0x7b807b80u, lo, hi);
             b0 = mul_bf16x2(lo, scale), b1 = mul_bf16x2(hi, scale);
         } else {
-            b0 = from.w[t][2 * i], b1 = from.w[t][2 * i + 1];
+            b0 = from.w[2 * i], b1 = from.w[2 * i + 1];
         }
     }
-    __device__ static void half_turn(float (&acc)[NT][4], const weights &w, const tokens &x, int half, bool &bad) {
+    __device__ static void half_turn(float (&acc)[4], const weights &w, const tokens &x, int half, bool &bad) {
         int c = threadIdx.x & 3;
         uint32_t m = 0;
         if constexpr (WT == W_FP8) m = scale_pair<WT>(w.scales >> (half * 2 + c / 2) * 8 & 255, bad);
 #pragma unroll
         for (int i = 0; i < STEPS; i++) {
-            uint32_t a[4];
+            uint32_t a[4], b0, b1;
             operand(w, half, i, m, a);
-#pragma unroll
-            for (int t = 0; t < NT; t++) {
-                uint32_t b0, b1;
-                operand(x, t, i, b0, b1);
-                mma16x8(acc[t], a, b0, b1);
-            }
+            operand(x, i, b0, b1);
+            mma16x8(acc, a, b0, b1);
         }
     }
     /* acc (zeros before) becomes the product over n turns from `first` on; DEPTH of them are under way. False: a scale was out of range. */
-    template <int DEPTH> __device__ bool run(float (&acc)[NT][4], int first, int n) const {
+    template <int DEPTH> __device__ bool run(float (&acc)[4], int first, int n) const {
         weights ring[DEPTH];
 #pragma unroll
         for (int j = 0; j < DEPTH; j++)
@@ -116,17 +112,15 @@ template <int WT, int NT> struct few_loop {
             }
         }
         if constexpr (WT == W_FP8) {
-#pragma unroll
-            for (int t = 0; t < NT; t++)
-                for (int i = 0; i < 4; i++) acc[t][i] *= 0x1p20f;
+            for (int i = 0; i < 4; i++) acc[i] *= 0x1p20f;
         }
         return !bad;
     }
 };
 
-template <int WT, int NT, int DEPTH> __global__ void __launch_bounds__(256) few_kernel(const __grid_constant__ few_args a) {
+template <int WT, int DEPTH> __global__ void __launch_bounds__(256) few_kernel(const __grid_constant__ few_args a) {
     BY_CUDA_DYNAMIC(unsigned char, smem);
-    float *sums = reinterpret_cast<float *>(smem); /* [warps][NT * 8][FEW_PITCH] */
+    float *sums = reinterpret_cast<float *>(smem); /* [warps][FEW_TOKENS][FEW_PITCH] */
     int warp = threadIdx.x >> 5, g = threadIdx.x >> 2 & 7, c = threadIdx.x & 3, per_block = blockDim.x / 32 / a.split;
     int first_tile = blockIdx.x * per_block, tile = first_tile + warp / a.split, segment = warp % a.split;
     depend_launch();
@@ -135,13 +129,13 @@ template <int WT, int NT, int DEPTH> __global__ void __launch_bounds__(256) few_
         while (i + 1 < a.n_parts && t >= a.part[i + 1].tile0) i++;
         return i;
     };
-    float acc[NT][4] = {};
+    float acc[4] = {};
     if (tile < a.tiles) { /* all of a warp or none of it */
         const gemm_part &p = a.part[part_of(tile)];
-        constexpr int K = few_loop<WT, NT>::K;
+        constexpr int K = few_loop<WT>::K;
         int n0 = (tile - p.tile0) * 16, k0 = n0 / p.group_rows * a.K, turns = a.K / K;
         int from = segment_first<K>(segment, a.split, turns), to = segment_first<K>(segment + 1, a.split, turns);
-        few_loop<WT, NT> loop;
+        few_loop<WT> loop;
         loop.w0 = p.w + min(n0 + g, p.rows - 1) * p.w_stride + c * 16;
         loop.w1 = p.w + min(n0 + 8 + g, p.rows - 1) * p.w_stride + c * 16;
         loop.s = p.s + n0 / 32 * p.s_stride;
@@ -153,44 +147,34 @@ template <int WT, int NT, int DEPTH> __global__ void __launch_bounds__(256) few_
     } else {
         depend_wait();
     }
-    float *own = sums + warp * (NT * 8 * FEW_PITCH);
+    float *own = sums + warp * (FEW_TOKENS * FEW_PITCH);
 #pragma unroll
-    for (int t = 0; t < NT; t++) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) own[(t * 8 + 2 * c + i % 2) * FEW_PITCH + g + i / 2 * 8] = acc[t][i];
-    }
+    for (int i = 0; i < 4; i++) own[(2 * c + i % 2) * FEW_PITCH + g + i / 2 * 8] = acc[i];
     __syncthreads();
-    int n = min(NT * 8, a.T) * 16;
+    int n = a.T * 16;
     for (int i = threadIdx.x; i < per_block * n; i += blockDim.x) {
         int which = i / n, token = i % n / 16, at = i % 16, t = first_tile + which;
         if (t >= a.tiles) break;
         const gemm_part &p = a.part[part_of(t)];
         int row = (t - p.tile0) * 16 + at;
-        const float *from = sums + (which * a.split * NT * 8 + token) * FEW_PITCH + at;
+        const float *from = sums + (which * a.split * FEW_TOKENS + token) * FEW_PITCH + at;
         float v = from[0];
-        for (int k = 1; k < a.split; k++) v += from[k * NT * 8 * FEW_PITCH];
+        for (int k = 1; k < a.split; k++) v += from[k * FEW_TOKENS * FEW_PITCH];
         if (row < p.rows) store_value(p.y_dtype, p.y + token * p.y_stride, row, v);
     }
 }
 
-template <int WT, int NT, int DEPTH> static by_status launch_few(by_cuda *c, const few_args &a, by_err *err) {
+template <int WT, int DEPTH> static by_status launch_few(by_cuda *c, const few_args &a, by_err *err) {
     int per_block = a.split >= 4 ? 1 : 4 / a.split, threads = per_block * a.split * 32; /* small blocks spread evenly */
-    size_t bytes = static_cast<size_t>(threads / 32) * (NT * 8 * FEW_PITCH * 4);
-    auto kernel = few_kernel<WT, NT, DEPTH>;
+    size_t bytes = static_cast<size_t>(threads / 32) * (FEW_TOKENS * FEW_PITCH * 4);
+    auto kernel = few_kernel<WT, DEPTH>;
     dim3 grid(static_cast<unsigned>((a.tiles + per_block - 1) / per_block));
     BY_CUDA_TRY(err, by_cuda_chain(c, kernel, grid, threads, bytes, 1, a));
     return BY_OK;
 }
 
-template <int WT> static by_status launch_rows(by_cuda *c, const few_args &a, by_err *err) {
-    if (a.T <= 8) return launch_few<WT, 1, 4>(c, a, err);
-    if (a.T <= 16) return launch_few<WT, 2, 4>(c, a, err);
-    if (a.T <= 32) return launch_few<WT, 4, 3>(c, a, err);
-    return launch_few<WT, 8, 2>(c, a, err);
-}
-
 bool by_cuda_few_fits(const by_cuda *c, weight_kind kind, const by_tensor &x, const gemm_args &g) {
-    if (!c->few || g.T > 64 || !wide_row(x, 8)) return false;
+    if (!c->few || g.T > FEW_TOKENS || !wide_row(x, 8)) return false;
     return kind == W_FP8 || g.segments > 1; /* wider bf16 products (the output head) are at 1.1 times their floor without */
 }
 
@@ -204,7 +188,7 @@ by_status by_cuda_few(by_cuda *c, weight_kind kind, const by_tensor &x, const ge
         a.part[i].tile0 = a.tiles;
         a.tiles += (g.part[i].rows + 15) / 16;
     }
-    return kind == W_FP8 ? launch_rows<W_FP8>(c, a, err) : launch_rows<W_BF16>(c, a, err);
+    return kind == W_FP8 ? launch_few<W_FP8, 4>(c, a, err) : launch_few<W_BF16, 4>(c, a, err);
 }
 
 /* ---- do the two instructions round alike? ----------------------------------------------------------------------- */
