@@ -2,6 +2,7 @@
  * up on the device; caches are filled with made-up records and sequences stand at a given depth. Times are of whole steps,
  * queued one behind the other as an engine does; beside them what must be read from memory - the weights, with the experts
  * that were really chosen, and the caches - at the read rate measured in the same run. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ enum { LIST_MAX = 16, WARM = 2 };
 typedef struct {
     by_model_flags flags;
     by_flag_list seqs, depths, prompts;
-    int64_t steps;
+    int64_t steps, rounds;
     uint64_t seed;
     by_device *dev;
     by_model *model;
@@ -38,6 +39,7 @@ typedef struct {
     int32_t *tokens; /* shared; sequence s starts at s * STRIDE */
     int32_t n_seqs;
     int32_t layer_experts; /* distinct experts over all layers of the counted step */
+    int32_t *loads;        /* [layers, experts] choices of the counted step; NULL: not wanted */
     by_err *err;
 } state;
 
@@ -71,6 +73,7 @@ static void state_close(state *s) {
     by_free(s->seqs);
     by_free(s->step);
     by_free(s->tokens);
+    by_free(s->loads);
     *s = (state){0};
 }
 
@@ -111,7 +114,9 @@ static by_status count_experts(void *arg, int32_t layer, by_tensor h, by_err *er
     if (!host || !seen) status = BY_FAIL(err, BY_ENOMEM, "out of memory for %zu choices", n);
     if (status == BY_OK) status = by_mem_read(host, idx.mem, (size_t)idx.off, n * 4, err);
     for (size_t i = 0; status == BY_OK && i < n; i++) {
-        if (host[i] < 0 || host[i] >= BY_LIMIT_EXPERTS || seen[host[i]]) continue;
+        if (host[i] < 0 || host[i] >= BY_LIMIT_EXPERTS) continue;
+        if (s->loads) s->loads[(int64_t)(layer - 1) * BY_LIMIT_EXPERTS + host[i]]++;
+        if (seen[host[i]]) continue;
         seen[host[i]] = true;
         s->layer_experts++;
     }
@@ -174,6 +179,43 @@ static by_status run_decode(const bench *b, int32_t n, int64_t depth, by_err *er
     return status;
 }
 
+/* One round: experts that got more than their share become less likely, others more. */
+static by_status shift_biases(const bench *b, const state *s, double rate, by_err *err) {
+    float bias[BY_LIMIT_EXPERTS];
+    for (int32_t l = 0; l < b->model->cfg.n_layers; l++) {
+        const by_tensor *t = &b->model->w.layers[l].bias;
+        const int32_t *load = s->loads + (int64_t)l * BY_LIMIT_EXPERTS;
+        if (!t->mem) continue;
+        double share = 0;
+        for (int64_t e = 0; e < t->cols; e++) share += (double)load[e] / (double)t->cols;
+        BY_TRY(by_mem_read(bias, t->mem, (size_t)t->off, (size_t)t->cols * 4, err));
+        for (int64_t e = 0; e < t->cols; e++) bias[e] -= (float)(load[e] > share ? rate : load[e] < share ? -rate : 0);
+        BY_TRY(by_mem_write(t->mem, (size_t)t->off, bias, (size_t)t->cols * 4, err));
+    }
+    return BY_OK;
+}
+
+/* Made-up hidden states have much in common, so that made-up routers send most tokens to the same experts. Training without an
+ * auxiliary loss balances experts by their biases (model.md 8); so does this, over steps of 256 sequences, each round by less. */
+static by_status balance(const bench *b, by_err *err) {
+    enum { SEQS = 256, DEPTH = 256 };
+    const double first = 0.3, last = 5e-4;
+    state s = {0};
+    size_t loads = (size_t)b->model->cfg.n_layers * BY_LIMIT_EXPERTS * sizeof *s.loads;
+    by_status status = state_open(&s, b, SEQS, DEPTH + 2, SEQS, err);
+    s.loads = by_alloc(BY_MEM_MISC, loads);
+    if (status == BY_OK && !s.loads) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the experts' loads");
+    if (status == BY_OK) by_runner_set_tap(s.runner, count_experts, &s);
+    for (int64_t round = 0; status == BY_OK && round < b->rounds; round++) {
+        memset(s.loads, 0, loads);
+        for (int32_t i = 0; i < SEQS; i++) s.seqs[i].n_tokens = DEPTH;
+        status = by_runner_step(s.runner, s.step, SEQS, err);
+        if (status == BY_OK) status = shift_biases(b, &s, first * pow(last / first, (double)round / (double)b->rounds), err);
+    }
+    state_close(&s);
+    return status;
+}
+
 static by_status run_prefill(const bench *b, int64_t n, by_err *err) {
     state s = {0};
     int64_t chunk = b->flags.chunk ? b->flags.chunk : n, best = INT64_MAX;
@@ -210,6 +252,7 @@ static by_status run_all(bench *b, by_err *err) {
     int n_prompts = by_bench_numbers(&b->prompts, "0", prompts, LIST_MAX, err);
     if (n_seqs < 0 || n_depths < 0 || n_prompts < 0) return BY_EINVAL;
     BY_TRY(by_device_read_rate(b->dev, &b->read_bytes_s, err));
+    if (b->rounds) BY_TRY(balance(b, err));
     printf("%s, numerics %s, %d layers, read rate %.0f GB/s\n\n", by_device_name(b->dev), by_numerics_name(b->model->numerics),
            b->model->cfg.n_layers, b->read_bytes_s * 1e-9);
     printf("%-7s %6s %9s %10s %10s %9s %9s %10s %8s %9s\n", "test", "seqs", "depth", "ms a step", "host ms", "experts", "GB", "floor ms",
@@ -236,6 +279,8 @@ int by_bench_dummy(int argc, char **argv) {
         {.names = "--n-depth,-d", .kind = BY_FLAG_LIST, .out = &b.depths, .help = "tokens in the caches of each (default 1024)"},
         {.names = "--n-prompt,-p", .kind = BY_FLAG_LIST, .out = &b.prompts, .help = "prompt lengths to prefill (default none)"},
         {.names = "--steps", .kind = BY_FLAG_INT, .out = &b.steps, .min = 1, .max = 4096, .help = "timed decode steps (default 16)"},
+        {.names = "--balance", .kind = BY_FLAG_INT, .out = &b.rounds, .min = 0, .max = 4096,
+         .help = "rounds that balance experts first (default 0)"},
         {.names = "--seed", .kind = BY_FLAG_UINT64, .out = &b.seed, .help = "of weights, caches and tokens"},
     };
     const int n_flags = sizeof flags / sizeof flags[0];

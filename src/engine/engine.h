@@ -134,7 +134,7 @@ typedef struct by_request_opts {
     const int32_t *tokens; /* copied */
     int32_t n_tokens;      /* >= 1 */
     int32_t max_tokens;    /* >= 1; cut at the context */
-    by_sample_params sampling; /* lists are copied; choice i uses seed + i */
+    by_sample_params sampling; /* lists are copied, of biases of one id the last counts; choice i uses seed + i */
     bool ignore_eos;
     int32_t n, best_of;    /* best_of >= n >= 1: the n with the highest mean log-probability; events come at the end then */
     int32_t n_top;         /* alternatives per token, 0..BY_SAMPLE_TOP_LOGPROBS_MAX */

@@ -1,6 +1,7 @@
 /* engine_request.c - requests: checking, copying, event queues, release. */
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -71,9 +72,36 @@ static bool add_banned(const by_engine *e, by_sample_params *p) {
     return true;
 }
 
+static int by_number(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+/* A copy of the biases in which an id stands once: the last counts, as where a JSON object has a name twice. Backends add them in any
+ * order. */
+static bool copy_bias(const void **list, int32_t *n) {
+    const by_sample_bias *from = *list;
+    int32_t kept = 0;
+    *list = NULL;
+    if (*n == 0) return true;
+    uint64_t *order = by_alloc(BY_MEM_REQUEST, (size_t)*n * sizeof *order);
+    by_sample_bias *to = by_alloc(BY_MEM_REQUEST, (size_t)*n * sizeof *to);
+    for (int32_t i = 0; order && i < *n; i++) order[i] = (uint64_t)(uint32_t)from[i].id << 32 | (uint32_t)i;
+    if (order) qsort(order, (size_t)*n, sizeof *order, by_number);
+    for (int32_t i = 0; order && to && i < *n; i++) {
+        const by_sample_bias *b = &from[order[i] & UINT32_MAX];
+        if (kept == 0 || to[kept - 1].id != b->id) kept++;
+        to[kept - 1] = *b;
+    }
+    bool ok = order && to;
+    by_free(order);
+    *list = to;
+    *n = kept;
+    return ok;
+}
+
 static bool copy_lists(by_sample_params *p) {
     const void *bias = p->bias, *banned = p->banned, *stop = p->stop_ids;
-    bool ok = copy_list(&bias, p->n_bias, sizeof *p->bias);
+    bool ok = copy_bias(&bias, &p->n_bias);
     ok = copy_list(&banned, ok ? p->n_banned : 0, sizeof *p->banned) && ok;
     ok = copy_list(&stop, ok ? p->n_stop_ids : 0, sizeof *p->stop_ids) && ok;
     p->bias = bias;

@@ -140,8 +140,10 @@ static void random_law(asked *a, int32_t V, uint32_t words) {
         if (rnd() % 2) p->presence_penalty = within(-1, 1);
         p->bias = a->bias, p->n_bias = (int32_t)(rnd() % (BIASES + 1));
         if (p->n_bias > V) p->n_bias = V;
-        for (int32_t i = 0, id = 0; i < p->n_bias; i++, id += 1 + (int32_t)(rnd() % (uint32_t)(V / BIASES + 1)))
-            a->bias[i] = (by_sample_bias){id < V - BIASES + i || i == 0 ? id : (id = V - BIASES + i), within(-5, 5)};
+        for (int32_t i = 0, id = 0; i < p->n_bias; i++) { /* leaves room for those that follow */
+            id += (int32_t)(rnd() % (uint32_t)((V - p->n_bias + i - id) / (p->n_bias - i) + 1));
+            a->bias[i] = (by_sample_bias){id++, within(-5, 5)};
+        }
         p->banned = a->banned, p->n_banned = (int32_t)(rnd() % (BANS + 1));
         p->stop_ids = a->stop, p->n_stop_ids = (int32_t)(rnd() % (BANS + 1));
         for (int32_t i = 0; i < BANS; i++) a->banned[i] = (int32_t)(rnd() % (uint32_t)V), a->stop[i] = (int32_t)(rnd() % (uint32_t)V);

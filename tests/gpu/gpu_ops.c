@@ -577,6 +577,35 @@ static void test_attention(int heads, int d, by_dtype act, by_rec win, by_rec ma
 
 /* ---- experts -------------------------------------------------------------------------------------------------- */
 
+/* What decides about an expert, in double: its score and its bias. */
+static double router_rank(const by_tensor *x, const unsigned char *xs, const by_tensor *gate, const unsigned char *gates,
+                          const by_tensor *bias, const unsigned char *biases, int64_t t, int32_t e) {
+    double z = 0;
+    for (int64_t i = 0; i < x->cols; i++) z += (double)value(x, xs, t, i) * (double)value(gate, gates, e, i);
+    return sqrt(log1p(exp(z))) + (double)value(bias, biases, 0, e);
+}
+/* Rows in which the two chose otherwise chose between experts as good as each other; their weights are those of other experts and are
+ * not compared: the device's become ref's. */
+static void router_ties(pair idx, pair w, pair x, pair gate, pair bias, pair vl, const int32_t *image) {
+    unsigned char *ids[2], *xs = download(x.t[REF]), *gates = download(gate.t[REF]), *ws = download(w.t[REF]);
+    unsigned char *biases[] = {download(bias.t[REF]), download(vl.t[REF])};
+    int64_t T = idx.t[REF].rows, k = idx.t[REF].cols;
+    double worst = 0;
+    BOTH ids[i] = download(idx.t[i]);
+    for (int64_t t = 0; t < T; t++) {
+        const int32_t *a = (const int32_t *)ids[REF] + t * k, *b = (const int32_t *)ids[GPU] + t * k;
+        if (!memcmp(a, b, (size_t)k * 4)) continue;
+        for (int64_t j = 0; j < k; j++) {
+            double one = router_rank(&x.t[REF], xs, &gate.t[REF], gates, &bias.t[REF], biases[image[t]], t, a[j]);
+            double two = router_rank(&x.t[REF], xs, &gate.t[REF], gates, &bias.t[REF], biases[image[t]], t, b[j]);
+            worst = fmax(worst, fabs(one - two));
+        }
+        MUST(by_mem_write(w.t[GPU].mem, (size_t)(w.t[GPU].off + t * w.t[GPU].stride), ws + t * k * 4, (size_t)k * 4, err));
+    }
+    if (worst > 0) verdict("  ties", worst < 1e-5, worst, worst);
+    BOTH free(ids[i]), free(biases[i]);
+    free(xs), free(gates), free(ws);
+}
 static void test_router(int64_t T, int E, int k, int D, by_dtype act, by_dtype gt) {
     pair x = acts(act, T, D, 1), gate = acts(gt, E, D, 0.05f), bias = acts(BY_F32, 1, E, 0.2f), vl = acts(BY_F32, 1, E, 0.2f);
     int32_t *im = malloc((size_t)T * 4);
@@ -588,6 +617,7 @@ static void test_router(int64_t T, int E, int k, int D, by_dtype act, by_dtype g
     }
     NAME("router T %d E %d k %d D %d %s x %s", (int)T, E, k, D, by_dtype_name(act), by_dtype_name(gt));
     same_bytes(name, idx, 0.002);
+    router_ties(idx, w, x, gate, bias, vl, im);
     compare("  weights", w, 1e-6, 1e-2);
     free_all();
     free(im);

@@ -420,6 +420,25 @@ static void more_memory_holds_more_prompts(void **state) {
     by_engine_close(e);
 }
 
+/* A JSON object may name a token twice ("5" and "05"): the last counts, whatever order a backend adds them in. */
+static void of_biases_of_one_token_the_last_counts(void **state) {
+    (void)state;
+    static by_run_result got;
+    static const by_sample_bias bias[] = {{300, 1}, {9, -100}, {300, 2}, {9, 100}};
+    int32_t tokens[4];
+    by_engine_opts o = options();
+    by_engine *e = by_run_open(&o);
+    by_run_random_tokens(&rng, tokens, 4, e);
+    by_request_opts q = by_run_request(tokens, 4, 3, 1);
+    q.sampling.law.temperature = 0;
+    q.sampling.bias = bias;
+    q.sampling.n_bias = 4;
+    by_run_read(&got, by_run_submit(e, &q));
+    assert_int_equal(got.n[0], 3);
+    for (int i = 0; i < 3; i++) assert_int_equal(got.tokens[0][i], 9);
+    by_engine_close(e);
+}
+
 int main(void) {
     rng = by_test_rng(20261203);
     const struct CMUnitTest tests[] = {
@@ -433,6 +452,7 @@ int main(void) {
         cmocka_unit_test(a_budget_between_tokens_bounds_prompts),
         cmocka_unit_test(work_and_copies_are_counted),
         cmocka_unit_test(more_memory_holds_more_prompts),
+        cmocka_unit_test(of_biases_of_one_token_the_last_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
