@@ -24,7 +24,7 @@ target_compile_options(by_cuda_host PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1> $<$<C
 set_source_files_properties(${here}/cuda_host.cpp PROPERTIES COMPILE_OPTIONS -O2) # all spend most of their time there
 set_target_properties(by_cuda_host PROPERTIES CXX_STANDARD 17 CXX_EXTENSIONS ON)
 
-foreach(program ops draw steady engine golden)
+foreach(program ops draw steady replay engine golden)
   add_executable(host_${program} ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_${program}.c)
   set_target_properties(host_${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests LINKER_LANGUAGE CXX ENABLE_EXPORTS ON)
   target_compile_definitions(host_${program} PRIVATE _GNU_SOURCE BY_CUDA_HOST=1)
@@ -78,9 +78,11 @@ set_tests_properties(cuda_host_launched PROPERTIES LABELS unit TIMEOUT 60 FIXTUR
 # Whole models take half a minute each. Under sanitizers they would take ten, and find what the operators' tests find there.
 if(NOT BATHYC_SANITIZE)
   add_test(NAME cuda_host_engine COMMAND host_engine ${CMAKE_SOURCE_DIR}/tests/golden/data/model/tiny_b/checkpoint)
+  add_test(NAME cuda_host_replay COMMAND host_replay ${CMAKE_SOURCE_DIR}/tests/golden/data/model/tiny_b/checkpoint)
   add_test(NAME cuda_host_tiny COMMAND bash ${CMAKE_SOURCE_DIR}/tests/gpu/tiny.sh $<TARGET_FILE:host_bathyc> ${CMAKE_SOURCE_DIR} quick)
   add_test(NAME cuda_host_golden COMMAND host_golden ${CMAKE_SOURCE_DIR}/models/tiny
     ${CMAKE_SOURCE_DIR}/tests/golden/data/device/greedy.jsonl)
-  set_tests_properties(cuda_host_engine cuda_host_tiny cuda_host_golden PROPERTIES LABELS unit TIMEOUT 900
+  set_tests_properties(cuda_host_engine cuda_host_replay cuda_host_tiny cuda_host_golden PROPERTIES LABELS unit TIMEOUT 900
     ENVIRONMENT "CUDA_HOST_SM=90;CUDA_HOST_STREAMS=late")
+  set_property(TEST cuda_host_replay APPEND PROPERTY ENVIRONMENT ${early})
 endif()

@@ -14,8 +14,10 @@
               "--data-parallel-size,--context-parallel-size,--expert-parallel-size,--tensor-parallel-size,"            \
               "--pipeline-parallel-size,--enable-expert-parallel",                                                     \
               "one process runs the whole model on one device: there is nothing to divide or to send"),                \
-    BY_ABSENT("--no-graphs,--no-draft-graphs,--graph-step,--draft-graph-step,--enforce-eager",                         \
-              "steps are not captured as graphs"),                                                                     \
+    BY_ABSENT("--no-draft-graphs,--graph-step,--draft-graph-step",                                                     \
+              "draft calls are not recorded, and recorded steps have 1, 2, 4 or a multiple of 8 rows"),                \
+    BY_ABSENT("--cuda-graph-bs,--cuda-graph-sizes,--cudagraph-capture-sizes",                                          \
+              "recorded steps have 1, 2, 4 or a multiple of 8 rows; see --cuda-graph-max-bs"),                                                                     \
     BY_ABSENT("--kernel-cache-dir", "kernels are compiled when the program is built"),                                 \
     BY_ABSENT("--index-workspace", "what a step needs is taken at the start; --max-num-batched-tokens bounds it"),     \
     BY_ABSENT("--engram-store", "the tables lie where the checkpoint is opened: mapped, or on the device"),            \
@@ -28,7 +30,6 @@
     BY_ABSENT("--reasoning-parser,--tool-call-parser,--tool-parser",                                                   \
               "reasoning and calls are always taken out of the answer, in the model's own format: leave the flag out"),\
     BY_ABSENT("--ve-pool-gb,--ve-queue,--ve-timeout,--mmproj", "there is no picture input yet"),                                \
-    BY_ABSENT("--load-format", "a checkpoint is opened as it is; tools/make_checkpoint makes random ones"),            \
     BY_ABSENT("--stop-preempted", "sequences that give way are swapped to host memory and come back"),                 \
     BY_ABSENT("--chunked-prefill,--lookahead-tokens",                                                                  \
               "prompts are always read in chunks, beside what decodes; see --prefill-policy"),                         \

@@ -21,7 +21,7 @@ by_engine_flags by_engine_flags_default(void) {
                              .expect_quantile = o.expect_quantile, .watermark = o.sched.watermark,
                              .policy = (int)o.sched.policy, .restore = (int)o.restore,
                              .trunc = (int)o.trunc, .draft_mode = (int)o.draft_mode, .verify = (int)o.verify, .n_drafts = -1,
-                             .async = o.async, .prefix_cache = o.prefix_cache};
+                             .async = o.async, .graphs = !o.eager, .prefix_cache = o.prefix_cache};
 }
 
 void by_engine_flags_deinit(by_engine_flags *f) {
@@ -146,6 +146,8 @@ by_status by_engine_flags_opts(by_engine_opts *out, by_engine_flags *f, by_err *
     o.state_slots = (int32_t)f->state_slots;
     o.expect_quantile = f->expect_quantile;
     o.async = f->async;
+    o.eager = f->eager || !f->graphs;
+    o.replay_rows = (int32_t)f->replay_rows;
     o.prefix_cache = f->prefix_cache;
     o.restore = (by_restore)f->restore;
     o.trunc = (by_truncation)f->trunc;

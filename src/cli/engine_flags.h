@@ -30,6 +30,8 @@ typedef struct by_engine_flags {
     const char *cost_dir;
     int64_t cost_age_s;         /* 0 = default */
     bool async, prefix_cache, invariant;
+    bool eager, graphs; /* the first one, or not the second: no steps from recordings */
+    int64_t replay_rows;        /* 0 = default */
     bool tool_choice;           /* given; nothing reads it */
     bool varlen, has_varlen, has_mode; /* whether drafts are chosen by confidence; given; --draft-mode given */
     int64_t log_steps; /* 0 = quiet */
@@ -134,6 +136,12 @@ by_engine_flags by_engine_flags_default(void);
      .help = "a line of figures on standard error every so many steps (default: 0, none)"},                            \
     {.names = "--async,--no-async", .kind = BY_FLAG_BOOL, .out = &(f).async,                                           \
      .help = "prepare a step while the one before runs (default: on)"},                                                \
+    {.names = "--enforce-eager", .kind = BY_FLAG_BOOL, .out = &(f).eager,                                              \
+     .help = "queue every step on the GPU call by call, none as a recorded graph"},                                    \
+    {.names = "--graphs,--no-graphs,--disable-cuda-graph", .kind = BY_FLAG_BOOL, .out = &(f).graphs,                   \
+     .help = "the opposite of it (default: graphs, on a GPU)"},                                                        \
+    {.names = "--cuda-graph-max-bs,--max-cudagraph-capture-size", .kind = BY_FLAG_INT, .out = &(f).replay_rows,        \
+     .min = 1, .max = BY_LIMIT_STEP_ROWS, .help = "most rows of a decode step that is recorded (default: 256)"},       \
     {.names = "--enable-auto-tool-choice", .kind = BY_FLAG_BOOL, .out = &(f).tool_choice}, /* as it always is */      \
     BY_ABSENT_FLAG_ROWS
 

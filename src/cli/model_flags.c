@@ -14,11 +14,14 @@ static by_status set_placement(by_solo_opts *o, const by_model_flags *f, by_err 
     return BY_OK;
 }
 
+enum { DUMMY = 2 }; /* of BY_LOAD_FORMAT_CHOICES */
+
 by_status by_model_flags_opts(by_solo_opts *out, const by_model_flags *f, by_err *err) {
     static const by_backend backends[] = {BY_BACKEND_REF, BY_BACKEND_CPU, BY_BACKEND_CUDA, BY_BACKEND_GUARD};
     *out = (by_solo_opts){.device = {.backend = f->backend < 0 ? BY_BACKEND_CPU : backends[f->backend],
                                      .n_threads = (int32_t)f->threads, .isa = f->isa},
-                          .model = {.numerics = (by_numerics)f->numerics, .check_weights = f->check_weights, .context = f->context,
+                          .model = {.numerics = (by_numerics)f->numerics, .check_weights = f->check_weights,
+                                    .dummy = f->load_format == DUMMY, .context = f->context,
                                     .host_threads = (int32_t)f->threads, .host_isa = f->isa},
                           .draft = f->draft};
     return set_placement(out, f, err);

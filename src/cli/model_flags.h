@@ -9,6 +9,7 @@ typedef struct by_model_flags {
     const char *model, *isa;
     int backend;  /* index into BY_BACKEND_CHOICES; -1 = best available */
     int numerics; /* by_numerics */
+    int load_format; /* BY_LOAD_FORMAT_CHOICES */
     int64_t threads, chunk, context;
     const char *gpu_memory; /* "80G"; NULL = the card's */
     int64_t n_cpu_moe;      /* layers whose experts stay on the host */
@@ -17,6 +18,7 @@ typedef struct by_model_flags {
     bool draft;         /* no flag: commands that draft set it */
 } by_model_flags;
 
+#define BY_LOAD_FORMAT_CHOICES "auto|safetensors|dummy"
 #define BY_BACKEND_CHOICES "ref|cpu|cuda|guard"
 
 static inline by_model_flags by_model_flags_default(void) {
@@ -45,6 +47,8 @@ static inline by_model_flags by_model_flags_default(void) {
     BY_PLACEMENT_FLAG_ROWS((f).gpu_memory, (f).n_cpu_moe, (f).cpu_moe),                                                \
     {.names = "--numerics", .kind = BY_FLAG_CHOICE, .out = &(f).numerics, .choices = "exact|quantised|deployed",       \
      .help = "where values are rounded (default: deployed)"},                                                          \
+    {.names = "--load-format", .kind = BY_FLAG_CHOICE, .out = &(f).load_format, .choices = BY_LOAD_FORMAT_CHOICES,     \
+     .help = "dummy: made-up weights for config.json alone, to measure with (default: auto)"},                         \
     {.names = "--no-check-weights", .kind = BY_FLAG_BOOL, .out = &(f).check_weights,                                      \
      .help = "do not look for NaN and infinite weights"}
 

@@ -49,6 +49,8 @@ void by_step_log_write(by_buf *out, by_step_log *log, const by_engine_stats *now
     by_buf_printf(out, " prefill:decode=%.0f:%.0f hits=%.1f%%", prefill_share, prefill + decode > 0 ? 100 - prefill_share : 0,
                   100 * ratio((double)(now->n_hit_tokens - was->n_hit_tokens), (double)(now->n_prompt_tokens - was->n_prompt_tokens)));
     put_work(out, now, was, steps);
+    if (now->n_replayed > 0)
+        by_buf_printf(out, " replayed=%" PRIu64 " recordings=%d", now->n_replayed - was->n_replayed, now->n_recordings);
     if (n_first > 0)
         by_buf_printf(out, " ttft_max=%.1fms ttft_mean=%.1fms", now->first_max_s * 1e3, 1e3 * (now->first_s - was->first_s) / (double)n_first);
     by_buf_printf(out, " finished=%" PRIu64 " preempted=%" PRIu64 " aborted=%" PRIu64 " failed=%" PRIu64 "\n", now->n_finished - was->n_finished,

@@ -62,16 +62,6 @@ static by_status keep_banned(by_engine *e, by_err *err) {
     return BY_OK;
 }
 
-/* After the measurements: those run what they like. */
-static by_status watch_rows(by_engine *e, by_err *err) {
-    int64_t n = e->opts.sched.max_rows;
-    BY_TRY(by_mem_alloc(&e->marks, e->dev, by_mul_size((size_t)n, 8), err));
-    BY_TRY(by_mem_view_room(e->marks, (size_t)n * 8, err));
-    e->bad = by_tensor_make(e->marks, 0, BY_I32, 2 * n, 1);
-    by_runner_set_tap(e->runner, by_engine_check_rows, e);
-    return BY_OK;
-}
-
 /* Between the model's configuration and its weights: what can be refused without reading those, and what must be kept free. */
 static by_status before_weights(void *arg, by_model *m, int64_t *bytes, by_err *err) {
     by_engine *e = arg;
@@ -107,7 +97,6 @@ static by_status open_parts(by_engine *e, by_err *err) {
     BY_TRY(by_runner_reserve(e->runner, err)); /* so that memory for a step is never missing once requests run */
     BY_TRY(by_engine_reserve_draws(e, err));
     BY_TRY(by_engine_drafts_measure(e, err));
-    BY_TRY(watch_rows(e, err));
     by_sched_pool vt = by_engine_pool(e);
     BY_TRY(by_sched_create(&e->sched, &o->sched, &vt, err));
     BY_TRY(by_plan_init(&e->plan, e->sched, err));
@@ -211,7 +200,6 @@ void by_engine_close(by_engine *e) {
     by_plan_deinit(&e->plan);
     by_sched_destroy(e->sched);
     by_runner_destroy(e->runner);
-    by_mem_free(e->marks);
     by_kv_destroy(e->kv);
     by_model_close(e->model);
     by_device_close(e->dev);

@@ -63,6 +63,8 @@ typedef struct by_engine_opts {
     double itl_budget_s;    /* so long may a step with prompts hold up what decodes, as far as can be told before; 0 = any time */
     double expect_quantile; /* of past output lengths, for admission; default 0.9 */
     bool async;           /* default true */
+    bool eager;           /* no step is recorded on a device that could */
+    int32_t replay_rows;  /* steps of up to so many rows are; 0 = 256 */
     bool prefix_cache;    /* default true */
     by_restore restore;
     by_truncation trunc;  /* default compact */
@@ -232,6 +234,8 @@ typedef struct by_engine_stats {
     uint64_t n_steps, n_rows, n_prompt_rows, n_output_tokens, n_finished, n_failed, n_cancelled;
     uint64_t n_prompt_tokens; /* of the prompts admitted; n_hit_tokens are a part */
     uint64_t n_hit_tokens, n_replayed_rows, n_wasted_rows; /* wasted: rows of choices that had ended */
+    uint64_t n_replayed;       /* steps that were queued from a recording */
+    int32_t n_recordings;      /* that are kept */
     uint64_t n_snapshots, n_snapshot_hits, n_snapshot_hit_tokens; /* hit tokens whose rings came from a snapshot in host memory */
     uint64_t copied_bytes[BY_COPY_N];
     uint64_t n_finished_in, n_finished_out; /* tokens of the prompts and outputs of finished choices */

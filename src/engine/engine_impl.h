@@ -242,9 +242,6 @@ struct by_engine {
     int32_t *step_rows;     /* [max_seqs]: which row of the job a step is (device) */
     by_spec_target *targets; /* [max_seqs + choices] (device) */
     int32_t cap_targets;
-    by_mem *marks;          /* (device): which rows were not finite, in front of the boundary and behind the last layer */
-    by_tensor bad;          /* all of them */
-    int32_t n_checked[2];
 
     int32_t n_drafts;       /* longest block; 0 = drafting is off */
     by_draft_cost_model cost; /* (scheduler) */
@@ -288,6 +285,7 @@ struct by_engine {
     by_engine_stats shared_stats; /* under lock */
     double device_s;              /* under lock */
     double decode_cpu_s;          /* under lock */
+    by_replay_counts replays;     /* under lock */
     uint64_t n_decode_steps;      /* under lock */
 };
 
@@ -344,9 +342,7 @@ by_status by_engine_drafts_init(by_engine *e, by_err *err);
 by_status by_engine_drafts_measure(by_engine *e, by_err *err);
 void by_engine_drafts_close(by_engine *e);
 
-/* engine_job.c: the device's side of a step. by_engine_check_rows is a tap of the runner: it marks sequences with rows that are
- * not finite. Quantisers turn NaN into numbers, so a NaN inside the prompt would not show in the logits behind it. */
-by_status by_engine_check_rows(void *arg, int32_t layer, by_tensor h, by_err *err);
+/* engine_job.c: the device's side of a step. */
 void by_engine_run_job(by_engine *e, by_job *job);
 
 /* engine_step.c: the scheduler thread. */

@@ -295,21 +295,9 @@ static void mark_bad(by_engine *e, by_job_row *r, int64_t position, int32_t laye
     pthread_mutex_unlock(&q->lock);
 }
 
-/* All rows where those in front of the boundary end, and behind the last layer what is left of them. The device marks what is not
- * finite; find_bad_rows reads the marks. */
-by_status by_engine_check_rows(void *arg, int32_t layer, by_tensor h, by_err *err) {
-    by_engine *e = arg;
-    bool boundary = layer == e->model->boundary && e->opts.trunc == BY_TRUNC_COMPACT, last = layer == e->model->cfg.n_layers;
-    if (!boundary && !last) return BY_OK;
-    by_tensor bad = e->bad;
-    bad.off = last ? (int64_t)e->n_checked[0] * 4 : 0; /* both in one piece, for one read */
-    bad.rows = e->n_checked[last ? 1 : 0] = (int32_t)h.rows;
-    return by_op_check_rows(e->dev, &(by_check_rows_args){.x = h, .bad = bad}, err);
-}
-
-/* Marks of one place: the rows of the job in order, where `kept`, only those that have gone on behind the boundary. */
-static void find_bad_rows(by_engine *e, by_job *job, int place, const int32_t *bad) {
-    int32_t n = e->n_checked[place], n_seen = 0, layer = place ? e->model->cfg.n_layers : e->model->boundary;
+/* Marks of one place: the rows of the job in order, behind the boundary only those that have gone on. */
+static void find_bad_rows(by_engine *e, by_job *job, by_marks_place place, const int32_t *bad, int32_t n) {
+    int32_t n_seen = 0, layer = place == BY_MARKS_LAST ? e->model->cfg.n_layers : e->model->boundary;
     bool kept = n != job->n_run_rows;
     if (n == 0) return;
     for (int32_t i = 0; i < job->n_seqs; i++) {
@@ -325,14 +313,15 @@ static void find_bad_rows(by_engine *e, by_job *job, int place, const int32_t *b
 
 /* Ends when the device has done the step, also where it runs by itself: the marks are its last answer but the logits. */
 static by_status run_step(by_engine *e, by_job *job, int32_t n, by_err *err) {
-    e->n_checked[0] = e->n_checked[1] = 0;
     BY_TRY(by_runner_step(e->runner, e->steps, n, err));
-    int32_t n_marks = e->n_checked[0] + e->n_checked[1];
-    const void *marks;
-    BY_TRY(by_mem_view(&marks, e->marks, 0, (size_t)n_marks * 4, err)); /* waits, also for a step that nothing is marked in */
-    find_bad_rows(e, job, 0, marks);
-    find_bad_rows(e, job, 1, (const int32_t *)marks + e->n_checked[0]);
-    by_mem_unview(e->marks);
+    by_tensor first = by_runner_marks(e->runner, BY_MARKS_BOUNDARY), last = by_runner_marks(e->runner, BY_MARKS_LAST);
+    int64_t ends[] = {first.off + first.rows * 4, last.off + last.rows * 4}, bytes = (ends[1] > ends[0] ? ends[1] : ends[0]) - first.off;
+    const void *view;
+    BY_TRY(by_mem_view(&view, first.mem, (size_t)first.off, (size_t)bytes, err)); /* waits, also for a step that nothing is marked in */
+    const int32_t *marks = view;
+    find_bad_rows(e, job, BY_MARKS_BOUNDARY, marks, (int32_t)first.rows);
+    find_bad_rows(e, job, BY_MARKS_LAST, marks + (last.off - first.off) / 4, (int32_t)last.rows);
+    by_mem_unview(first.mem);
     return by_runner_problem(e->runner, err);
 }
 

@@ -12,7 +12,7 @@
 #include "engine/engine_impl.h"
 #include "ops/scratch.h"
 
-enum { BACKTRACK = 6, VIEW_BYTES = 64 << 20 };
+enum { BACKTRACK = 6, VIEW_BYTES = 64 << 20, REPLAY_ROWS = 256 /* larger steps take so long that the host's calls do not matter */ };
 
 /* Tokens that may be rolled back: a block's, and the token behind it. */
 static int32_t backtrack(const by_engine *e) {
@@ -95,7 +95,8 @@ by_runner_opts by_engine_runner_opts(const by_engine *e) {
     const by_engine_opts *o = &e->opts;
     by_runner_opts run = {.max_rows = o->sched.max_rows, .max_seqs = e->max_seqs,
                           .max_logits = e->max_seqs * (1 + e->n_drafts) + o->sched.all_rows,
-                          .max_context = e->max_context, .trunc = o->trunc, .n_drafts = e->n_drafts,
+                          .max_context = e->max_context, .trunc = o->trunc, .n_drafts = e->n_drafts, .marks = true,
+                          .replay_rows = o->eager ? 0 : o->replay_rows ? o->replay_rows : REPLAY_ROWS,
                           .all_draft_rows = o->verify == BY_SAMPLE_REJECTION && by_device_draws(e->dev)};
     if (run.max_logits > run.max_rows) run.max_logits = run.max_rows;
     return run;
@@ -115,18 +116,20 @@ by_status by_engine_reserve_draws(by_engine *e, by_err *err) {
     int32_t n = by_engine_runner_opts(e).max_logits;
     if (!by_device_draws(e->dev)) return BY_OK;
     int64_t logits = (int64_t)n * e->model->cfg.vocab_size * 4; /* what the host looks at itself; of many rows a part, the rest on demand */
-    BY_TRY(by_mem_view_room(by_runner_logits(e->runner).mem, (size_t)(logits < VIEW_BYTES ? logits : VIEW_BYTES), err));
+    if (logits > VIEW_BYTES) logits = VIEW_BYTES;
+    if (logits < 8 * (int64_t)e->opts.sched.max_rows) logits = 8 * (int64_t)e->opts.sched.max_rows; /* marks of rows lie in the same memory */
+    BY_TRY(by_mem_view_room(by_runner_logits(e->runner).mem, (size_t)logits, err));
     return by_device_draw_room(e->dev, n, e->model->cfg.vocab_size, most_edits(n), BY_SPEC_TOP_FAR, err);
 }
 
-/* Buffers of steps with the longest context there may be, the marks of their rows, and what the operators take on a device with memory
+/* Buffers of steps with the longest context there may be, and what the operators take on a device with memory
  * of its own. */
 static int64_t buffer_bytes(const by_engine *e) {
     by_runner_opts run = by_engine_runner_opts(e);
     run.max_context = longest(e);
     int64_t scratch = by_device_draws(e->dev) ? by_runner_scratch_bytes(e->model, &run) : 0, draws = draw_bytes(e);
     if (draws > scratch) scratch = draws; /* one after the other */
-    return by_runner_bytes(e->model, &run) + 8 * (int64_t)run.max_rows + scratch;
+    return by_runner_bytes(e->model, &run) + scratch;
 }
 
 by_status by_engine_reserve_memory(by_engine *e, int64_t *bytes, by_err *err) {

@@ -501,7 +501,9 @@ void *by_engine_device_main(void *arg) {
         by_engine_run_job(e, job);
         double cpu = (double)(by_thread_ns() - cpu0) * 1e-9;
         job->spent_s = (double)(by_clock_ns() - t0) * 1e-9;
+        by_replay_counts replays = by_runner_replays(e->runner);
         pthread_mutex_lock(&e->lock);
+        e->replays = replays;
         e->device_s += job->spent_s;
         if (job->n_seqs > 0 && job->n_prompt_rows == 0) {
             e->n_decode_steps++;
@@ -550,6 +552,8 @@ static void share_stats(by_engine *e) {
     pthread_mutex_lock(&e->lock);
     s.device_s = e->device_s;
     s.decode_cpu_s = e->decode_cpu_s;
+    s.n_replayed = e->replays.n_replayed;
+    s.n_recordings = e->replays.n_kept;
     s.n_decode_steps = e->n_decode_steps;
     e->shared_stats = s;
     e->stale = false;

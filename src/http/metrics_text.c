@@ -140,6 +140,8 @@ static void write_responses(by_metrics *m, by_buf *out) {
     X("engine_prompt_rows_total", counter, "Rows that belonged to prompts.", s->n_prompt_rows)                         \
     X("engine_output_tokens_total", counter, "Tokens sampled.", s->n_output_tokens)                                    \
     X("engine_wasted_rows_total", counter, "Rows of choices that had ended when their step ran.", s->n_wasted_rows)    \
+    X("engine_replayed_steps_total", counter, "Steps queued on the device from a recording.", s->n_replayed)           \
+    X("engine_recordings", gauge, "Recordings of steps that are kept.", s->n_recordings)                               \
     X("engine_finished_total", counter, "Requests that the engine finished.", s->n_finished)                           \
     X("engine_failed_total", counter, "Requests that ended with an error of the engine.", s->n_failed)                 \
     X("engine_cancelled_total", counter, "Requests that were aborted.", s->n_cancelled)                                \

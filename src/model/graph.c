@@ -19,6 +19,23 @@ static by_status tap(by_pass *p, int32_t layer) {
     return p->r->tap ? p->r->tap(p->r->tap_arg, layer, p->b.h, p->err) : BY_OK;
 }
 
+/* Which rows are not finite, where `layers` layers have run. Quantisers turn NaN into numbers, so that one inside a prompt would not show in
+ * the logits behind it. */
+static by_status mark(by_pass *p, int32_t layers) {
+    by_runner *r = p->r;
+    bool boundary = layers == p->m->boundary && r->opts.trunc == BY_TRUNC_COMPACT, last = layers == p->c->n_layers;
+    if (!r->all_marks.mem || !(boundary || last)) return BY_OK;
+    by_tensor *t = &r->marks[last ? BY_MARKS_LAST : BY_MARKS_BOUNDARY];
+    *t = by_tensor_rows(r->all_marks, last ? r->marks[BY_MARKS_BOUNDARY].rows : 0, p->b.h.rows); /* one behind the other, for one answer */
+    return by_op_check_rows(p->dev, &(by_check_rows_args){.x = p->b.h, .bad = *t}, p->err);
+}
+
+/* What happens to the streams where `layers` layers have run. */
+static by_status between(by_pass *p, int32_t layers) {
+    BY_TRY(mark(p, layers));
+    return tap(p, layers);
+}
+
 static by_status begin(by_pass *p) {
     const by_batch *batch = &p->r->batch;
     by_embed_args embed = {.ids = p->r->ids, .table = p->m->w.embed, .h = p->b.h, .pre = p->b.pre, .m = p->c->hc_mult};
@@ -55,8 +72,9 @@ by_status by_graph_run(by_runner *r, by_err *err) {
                  .features = by_first(r->draft_buf.features, r->n_rows), .err = err};
     if (r->limits) p.from = r->valid_from;
     by_graph_cut_rows(&p.b, r->n_rows, m->cfg.index_n_heads);
+    for (int i = 0; i < BY_MARKS_N; i++) r->marks[i] = by_first(r->all_marks, 0);
     BY_TRY(begin(&p));
-    BY_TRY(tap(&p, 0));
+    BY_TRY(between(&p, 0));
     for (int32_t l = 0; l < m->cfg.n_layers; l++) {
         p.layer = l;
         p.kind = &m->cfg.layers[l];
@@ -66,7 +84,7 @@ by_status by_graph_run(by_runner *r, by_err *err) {
         BY_TRY(by_graph_attention(&p));
         if (p.batch.n_rows == 0) return BY_OK; /* no row of this step goes beyond the boundary */
         BY_TRY(by_graph_experts(&p));
-        BY_TRY(tap(&p, l + 1));
+        BY_TRY(between(&p, l + 1));
     }
     BY_TRY(by_graph_draft_context(&p));
     return finish(&p);

@@ -116,7 +116,7 @@ static by_status open_parts(by_model *m, const char *dir, const by_model_opts *o
     char path[4096];
     int n = snprintf(path, sizeof path, "%s/tokenizer.json", dir);
     if (n < 0 || (size_t)n >= sizeof path) return BY_FAIL(err, BY_EINVAL, "model path is too long");
-    if (!opts->dummy && by_file_exists(path)) BY_TRY(by_tok_open(&m->tok, path, NULL, err));
+    if (by_file_exists(path)) BY_TRY(by_tok_open(&m->tok, path, NULL, err));
     m->boundary = m->cfg.last_kv_source;
     for (int l = m->boundary; l >= 0 && l < m->cfg.n_layers; l++)
         if (m->cfg.layers[l].engram >= 0) m->boundary = -1; /* its rows would need the n-grams of the kept rows */

@@ -40,7 +40,7 @@ typedef struct by_model {
 typedef struct by_model_opts {
     by_numerics numerics;
     bool check_weights; /* look for NaN and infinite weights and refused scale bytes */
-    bool dummy;         /* config.json alone: weights are made up on the device, without a tokenizer */
+    bool dummy;         /* config.json is enough: weights are made up on the device. A tokenizer is opened where there is one */
     uint64_t seed;      /* of the made-up weights */
     int64_t context;    /* most positions that will be used, checked against the model's limit; 0 = not said */
     by_place_opts place; /* beside the device's own limit */

@@ -125,7 +125,7 @@ static int64_t table_cols(const by_runner_opts *o) { return by_kv_blocks_for(o->
 
 /* int32 values that describe the largest step: rows, sequences, block tables, entries, grams, wanted rows. */
 static int64_t meta_ints(const by_model *m, const by_runner_opts *o) {
-    int64_t T = o->max_rows, B = o->max_seqs, pad = 16;
+    int64_t T = o->max_rows, B = o->max_seqs + (o->replay_rows ? BY_REPLAY_SPARE : 0), pad = 16;
     int64_t rows = 4 * (T + pad), seqs = 3 * (B + 1 + pad), entries = 3 * (T + pad) + 3 * (T / 2 + B + pad);
     int64_t kept = 4 * (T + pad) + 4 * (B + 1 + pad);
     int64_t drafts = 6 * (draft_seqs(m, o) * (int64_t)o->n_drafts + pad) + 5 * (B + 1 + pad); /* not at the same time */
@@ -141,7 +141,7 @@ int64_t by_runner_bytes(const by_model *m, const by_runner_opts *opts) {
     lay_out_kept(&kept, &b, m, opts);
     by_draft_buffers drafts;
     lay_out_drafts(&drafts, &b, m, opts);
-    return b.at + 4 * meta_ints(m, opts);
+    return b.at + 4 * meta_ints(m, opts) + (opts->marks ? 8 * (int64_t)opts->max_rows : 0);
 }
 
 int64_t by_runner_scratch_bytes(const by_model *m, const by_runner_opts *opts) {
@@ -180,8 +180,16 @@ static by_status check_opts(const by_runner_opts *o, const by_model *m, by_err *
         return BY_FAIL(err, BY_EINVAL, "context: %lld is outside 1..%d", (long long)o->max_context, BY_LIMIT_CONTEXT);
     if (o->n_drafts < 0 || o->n_drafts > BY_LIMIT_DRAFT_BLOCK)
         return BY_FAIL(err, BY_EINVAL, "drafts: %d is outside 0..%d", o->n_drafts, BY_LIMIT_DRAFT_BLOCK);
+    if (o->replay_rows < 0) return BY_FAIL(err, BY_EINVAL, "rows of recorded steps: %d is below 0", o->replay_rows);
     if (o->n_drafts && m->cfg.draft.n_layers == 0) return BY_FAIL(err, BY_EINVAL, "drafts: the model has no draft layers");
     return BY_OK;
+}
+
+static void lay_out_all(by_runner *r, bump *b) {
+    lay_out(&r->buf, b, r->model, &r->opts);
+    lay_out_kept(&r->kept_buf, b, r->model, &r->opts);
+    lay_out_drafts(&r->draft_buf, b, r->model, &r->opts);
+    r->all_marks = r->opts.marks ? take(b, BY_I32, 2 * (int64_t)r->opts.max_rows, 1) : (by_tensor){0};
 }
 
 by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by_runner_opts *opts, by_err *err) {
@@ -194,14 +202,13 @@ by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by
     r->opts = *opts;
     r->meta_ints = meta_ints(model, opts);
     bump count = {0};
-    lay_out(&r->buf, &count, model, opts);
-    lay_out_kept(&r->kept_buf, &count, model, opts);
-    lay_out_drafts(&r->draft_buf, &count, model, opts);
+    lay_out_all(r, &count);
     r->max_draft_seqs = draft_seqs(model, opts);
     by_status status = by_mem_alloc(&r->work, model->dev, (size_t)count.at, err);
     if (status == BY_OK) status = by_mem_alloc(&r->meta, model->dev, (size_t)r->meta_ints * 4, err);
     if (status == BY_OK) status = by_staging_create(&r->staging, model->dev, (size_t)r->meta_ints * 4, err);
     if (status == BY_OK) status = by_host_experts_create(&r->host, model, most_rows(model, opts), err);
+    if (status == BY_OK) status = by_replays_create(r, err);
     size_t n_halves = 2 * (size_t)(r->max_draft_seqs + 1) * (size_t)(opts->n_drafts + 1);
     r->conf_halves = status == BY_OK ? by_alloc(BY_MEM_MODEL, n_halves * 4) : NULL;
     r->draft_ids = status == BY_OK ? by_alloc(BY_MEM_MODEL, (size_t)(r->max_draft_seqs + 1) * 4) : NULL;
@@ -211,15 +218,14 @@ by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by
         return status;
     }
     bump place = {.mem = r->work};
-    lay_out(&r->buf, &place, model, opts);
-    lay_out_kept(&r->kept_buf, &place, model, opts);
-    lay_out_drafts(&r->draft_buf, &place, model, opts);
+    lay_out_all(r, &place);
     *out = r;
     return BY_OK;
 }
 
 void by_runner_destroy(by_runner *r) {
     if (!r) return;
+    by_replays_destroy(r->replays);
     by_host_experts_destroy(r->host);
     by_mem_free(r->work);
     by_mem_free(r->meta);
@@ -291,8 +297,8 @@ static void describe_rows(by_runner *r, const by_step_seq *seqs, int32_t n_seqs)
     int32_t *image = by_runner_stage(r, &b->row_image, T, 1), *ids = by_runner_stage(r, &r->ids, T, 1);
     int32_t *row0 = by_runner_stage(r, &b->seq_row0, n_seqs + 1, 1), *pos0 = by_runner_stage(r, &b->seq_pos0, n_seqs, 1);
     int32_t *slot = by_runner_stage(r, &b->seq_slot, n_seqs, 1);
-    int64_t cols = 1;
-    for (int32_t s = 0; s < n_seqs; s++) cols = wide(cols, seqs[s].kv->n_blocks);
+    int64_t cols = r->padded_context ? by_kv_blocks_for(r->padded_context) : 1;
+    for (int32_t s = 0; s < n_seqs && !r->padded_context; s++) cols = wide(cols, seqs[s].kv->n_blocks);
     int32_t *blocks = by_runner_stage(r, &b->seq_blocks, n_seqs, cols);
     int32_t at = 0;
     for (int32_t s = 0; s < n_seqs; s++) {
@@ -300,8 +306,9 @@ static void describe_rows(by_runner *r, const by_step_seq *seqs, int32_t n_seqs)
         row0[s] = at;
         pos0[s] = (int32_t)q->kv->n_tokens;
         slot[s] = q->kv->slot;
+        int64_t n_blocks = q->kv->n_blocks < cols ? q->kv->n_blocks : cols; /* those in reserve need not be known */
         memset(blocks + s * cols, 0, (size_t)cols * 4);
-        if (q->kv->n_blocks) memcpy(blocks + s * cols, q->kv->blocks, (size_t)q->kv->n_blocks * 4);
+        if (n_blocks) memcpy(blocks + s * cols, q->kv->blocks, (size_t)n_blocks * 4);
         for (int32_t i = 0; i < q->n_rows; i++, at++) {
             pos[at] = pos0[s] + i;
             seq[at] = s;
@@ -312,13 +319,19 @@ static void describe_rows(by_runner *r, const by_step_seq *seqs, int32_t n_seqs)
     row0[n_seqs] = at;
 }
 
-/* Entries that compressors of this ratio complete: one for every token at the end of a group, unless it is stored already. */
+/* Entries that compressors of this ratio complete: one for every token at the end of a group, unless it is stored already. A step that
+ * is filled up has as many as it can have at most: the last sequence, which has no rows, gets the others, and with them block 0, which
+ * nobody reads. */
 static void describe_entries(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, int32_t ratio) {
     by_entries *e = &r->ent[ratio];
     int32_t n = 0, at = 0;
     for (int32_t s = 0; s < n_seqs; s++) {
         int64_t end = seqs[s].kv->n_tokens + seqs[s].n_rows, first = wide(seqs[s].kv->n_tokens, seqs[s].store_from);
         n += end > first ? (int32_t)(end / ratio - first / ratio) : 0;
+    }
+    if (r->padded_context) {
+        int64_t room = r->buf.cs_entry[ratio].rows;
+        n = r->n_rows < room ? r->n_rows : (int32_t)room;
     }
     e->n = n;
     int32_t *seq = by_runner_stage(r, &e->seq, n, 1), *idx = by_runner_stage(r, &e->idx, n, 1), *row = by_runner_stage(r, &e->row, n, 1);
@@ -331,12 +344,14 @@ static void describe_entries(by_runner *r, const by_step_seq *seqs, int32_t n_se
             row[n++] = at + (int32_t)i;
         }
     }
+    for (; n < e->n; n++) seq[n] = n_seqs - 1, idx[n] = row[n] = 0;
 }
 
 /* Rows that go on behind the boundary, and the window limits of both halves. */
 static void describe_kept(by_runner *r, const by_step_seq *seqs, int32_t n_seqs) {
     bool compact = r->opts.trunc == BY_TRUNC_COMPACT && r->model->boundary >= 0;
-    r->limits = r->compacts = false;
+    r->limits = r->padded_context > 0;
+    r->compacts = false;
     for (int32_t s = 0; s < n_seqs; s++) {
         r->limits |= first_kept(r, &seqs[s]) > 0 || seqs[s].valid_from > 0;
         r->compacts |= compact && first_kept(r, &seqs[s]) > seqs[s].kv->n_tokens;
@@ -414,7 +429,7 @@ static by_status describe_step(by_runner *r, const by_step_seq *seqs, int32_t n_
     describe_kept(r, seqs, n_seqs);
     describe_grams(r, seqs, n_seqs);
     describe_wanted(r, seqs, n_seqs);
-    int64_t longest = 1;
+    int64_t longest = wide(r->padded_context, 1);
     for (int32_t s = 0; s < n_seqs; s++) longest = wide(longest, seqs[s].kv->n_tokens + seqs[s].n_rows);
     for (int32_t ratio = 1; ratio <= 2; ratio++) r->n_entries_max[ratio] = (int32_t)(longest / ratio);
     return by_runner_stage_send(r, err);
@@ -422,8 +437,14 @@ static by_status describe_step(by_runner *r, const by_step_seq *seqs, int32_t n_
 
 by_status by_runner_step(by_runner *r, const by_step_seq *seqs, int32_t n_seqs, by_err *err) {
     BY_TRY(check_step(r, seqs, n_seqs, err));
-    BY_TRY(describe_step(r, seqs, n_seqs, err));
-    BY_TRY(by_graph_run(r, err));
+    int32_t n_all = n_seqs;
+    const by_step_seq *all = by_replays_pad(r, seqs, &n_all);
+    BY_TRY(describe_step(r, all, n_all, err));
+    if (!r->padded_context) {
+        r->n_own_rows = r->n_rows;
+        r->n_own_logits = r->n_logits;
+    }
+    BY_TRY(r->padded_context ? by_replays_run(r, err) : by_graph_run(r, err));
     BY_TRY(by_runner_problem(r, err));
     for (int32_t s = 0; s < n_seqs; s++) seqs[s].kv->n_tokens += seqs[s].n_rows;
     return BY_OK;
@@ -442,6 +463,7 @@ static by_status measure_step(by_runner *r, int32_t n_rows, by_want want, const 
         seqs[n] = (by_step_seq){.kv = &kv[n], .tokens = tokens, .n_rows = (int32_t)rows, .want = want};
         left -= rows;
     }
+    r->padded_context = 0;
     BY_TRY(describe_step(r, seqs, n, err));
     return by_graph_run(r, err);
 }
@@ -469,13 +491,19 @@ by_status by_runner_reserve(by_runner *r, by_err *err) {
     return status == BY_OK ? end : status;
 }
 
-by_tensor by_runner_logits(const by_runner *r) { return by_first(r->buf.logits, r->n_logits); }
+by_tensor by_runner_logits(const by_runner *r) { return by_first(r->buf.logits, r->n_own_logits); }
 
 by_status by_runner_read_logits(const by_runner *r, int32_t i, float *dst, by_err *err) {
-    if (i < 0 || i >= r->n_logits) return BY_FAIL(err, BY_EINVAL, "row %d of %d rows of logits", i, r->n_logits);
+    if (i < 0 || i >= r->n_own_logits) return BY_FAIL(err, BY_EINVAL, "row %d of %d rows of logits", i, r->n_own_logits);
     const by_tensor *l = &r->buf.logits;
     BY_TRY(by_mem_read(dst, l->mem, (size_t)(l->off + i * l->stride), (size_t)l->cols * 4, err));
     return by_host_experts_problem(r->host, err);
+}
+
+by_tensor by_runner_marks(const by_runner *r, by_marks_place place) {
+    by_tensor t = r->marks[place];
+    if (r->padded_context && t.rows > r->n_own_rows) t.rows = r->n_own_rows;
+    return t;
 }
 
 by_tensor by_runner_routing(const by_runner *r) { return by_first(r->buf.idx, r->compacts ? r->kept.n_rows : r->n_rows); }

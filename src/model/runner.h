@@ -45,6 +45,8 @@ typedef struct by_runner_opts {
     int64_t max_context; /* tokens of the longest sequence, for scratch and block tables */
     by_truncation trunc;
     int32_t n_drafts;    /* longest draft block; 0 = nobody drafts, steps prepare nothing for it. Needs draft layers */
+    int32_t replay_rows; /* decode steps of up to so many rows are recorded and queued as a whole, where the device can; 0 = none */
+    bool marks;          /* steps say which of their rows are not finite: by_runner_marks */
     bool all_draft_rows; /* one draft call holds max_seqs sequences, however many bytes the logits of their drafts take */
 } by_runner_opts;
 
@@ -70,6 +72,19 @@ by_status by_runner_problem(by_runner *r, by_err *err);
 by_tensor by_runner_logits(const by_runner *r);
 /* Copies row i to host memory, vocab floats. Errors: BY_EINVAL, BY_EDEVICE, what by_runner_problem tells. */
 by_status by_runner_read_logits(const by_runner *r, int32_t i, float *dst, by_err *err);
+
+/* With opts.marks: which rows of the last step are not finite, [rows, 1] int32 on the device, in order of the step: all rows where those in
+ * front of the boundary end (BY_MARKS_BOUNDARY, compact truncation only), and behind the last layer what is left of them (BY_MARKS_LAST).
+ * Both lie in one piece, the first one first. 0 rows: that place was not reached. */
+typedef enum by_marks_place { BY_MARKS_BOUNDARY, BY_MARKS_LAST, BY_MARKS_N } by_marks_place;
+by_tensor by_runner_marks(const by_runner *r, by_marks_place place);
+
+/* Steps that were queued from a recording, and the recordings: made since the start, and there now. */
+typedef struct by_replay_counts {
+    uint64_t n_replayed, n_recorded;
+    int32_t n_kept;
+} by_replay_counts;
+by_replay_counts by_runner_replays(const by_runner *r);
 
 /* ---- drafts ---------------------------------------------------------------------------------------------------- */
 

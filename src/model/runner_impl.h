@@ -37,6 +37,8 @@ typedef struct by_draft_buffers {
     by_tensor bias, e;                             /* one draft of every sequence: [B, V], [B, rank] */
 } by_draft_buffers;
 
+struct by_replays;
+
 struct by_runner {
     by_model *model;
     by_kv *kv;
@@ -63,6 +65,10 @@ struct by_runner {
     by_entries ent[3];        /* by ratio: 1, 2 */
     by_tensor ids, grams, rows;
     int32_t n_rows, n_logits, n_entries_max[3];
+    int32_t n_own_rows, n_own_logits; /* without those that fill the step up to a size */
+    int64_t padded_context; /* the step has a size that is recorded, as if its sequences were so long; 0 = it is as it is */
+    by_tensor marks[BY_MARKS_N], all_marks; /* of the step; [2 * max_rows, 1], absent when nobody wants any */
+    struct by_replays *replays; /* NULL: no step is recorded */
     by_runner_tap *tap;
     void *tap_arg;
 };
@@ -83,6 +89,14 @@ by_status by_graph_run_block(by_runner *r, by_err *err);
 /* Adds the Markov correction for the tokens prev [n] I32 to rows [first, first + n) of the draft logits, and leaves the
  * confidences' second half behind the first in conf. */
 by_status by_graph_run_markov(by_runner *r, by_tensor prev, int32_t first, by_err *err);
+
+/* runner_replay.c. pad: the step filled up to a size that is recorded, with the sequences it has in front, or `seqs` as it is; sets
+ * padded_context. Valid until the next step. run: what by_graph_run does, from a recording when there is one. */
+enum { BY_REPLAY_SPARE = 8 }; /* sequences of a step beyond max_seqs */
+by_status by_replays_create(by_runner *r, by_err *err);
+void by_replays_destroy(struct by_replays *p); /* NULL is allowed */
+const by_step_seq *by_replays_pad(by_runner *r, const by_step_seq *seqs, int32_t *n_seqs);
+by_status by_replays_run(by_runner *r, by_err *err);
 
 /* The largest draft call, for by_runner_reserve: proposes nothing. */
 by_status by_runner_measure_drafts(by_runner *r, by_err *err);

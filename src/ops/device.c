@@ -217,6 +217,7 @@ void by_mem_free(by_mem *m) {
     *m->link = m->next;
     if (m->next) m->next->link = m->link;
     if (m->counted) m->dev->used -= (int64_t)m->bytes;
+    m->dev->n_gone++;
     if (m->dev->vt) m->dev->vt->free(m);
     else if (m->map_bytes || m->chunk) by_guard_unmap(m);
     else if (!m->imported) by_free(m->ptr);
@@ -295,6 +296,43 @@ by_device_counts by_device_counts_get(const by_device *dev) {
     if (dev->vt) dev->vt->counts(dev, &n);
     n.n_allocs += dev->view_allocs;
     return n;
+}
+
+/* ---- recordings ---- */
+
+bool by_device_records(const by_device *dev) { return dev->vt != NULL; }
+
+by_status by_device_record_begin(by_device *dev, by_err *err) {
+    if (!dev->vt) return BY_FAIL(err, BY_EUNSUPPORTED, "backend %s records nothing", dev->name);
+    return dev->vt->record_begin(dev, err);
+}
+
+by_status by_device_record_end(by_device *dev, by_recording **out, by_err *err) {
+    by_recording *r = out ? by_alloc_zero(BY_MEM_TENSOR, sizeof *r) : NULL;
+    if (out) *out = NULL;
+    by_status status = dev->vt->record_end(dev, r ? &r->recorded : NULL, err);
+    if (status == BY_OK && out && !r) status = BY_FAIL(err, BY_ENOMEM, "out of memory for a recording");
+    if (status < 0 || !out) {
+        by_free(r);
+        return status;
+    }
+    r->dev = dev;
+    r->n_gone = dev->n_gone;
+    *out = r;
+    return BY_OK;
+}
+
+bool by_recording_stands(const by_recording *r) { return r->n_gone == r->dev->n_gone; }
+
+by_status by_recording_queue(by_recording *r, by_err *err) {
+    assert(by_recording_stands(r));
+    return r->dev->vt->replay(r->dev, r->recorded, err);
+}
+
+void by_recording_drop(by_recording *r) {
+    if (!r) return;
+    r->dev->vt->forget(r->recorded);
+    by_free(r);
 }
 
 /* ---- draws ---- */

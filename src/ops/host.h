@@ -54,7 +54,18 @@ typedef struct by_mem_vt {
     by_status (*beside_init)(by_device *dev, by_err *err);
     by_status (*beside)(by_device *dev, const by_beside *what, by_err *err);
     by_status (*join)(by_device *dev, by_err *err);
+    /* Recordings. end: *out is the backend's own, not made for NULL. */
+    by_status (*record_begin)(by_device *dev, by_err *err);
+    by_status (*record_end)(by_device *dev, void **out, by_err *err);
+    by_status (*replay)(by_device *dev, void *recorded, by_err *err);
+    void (*forget)(void *recorded);
 } by_mem_vt;
+
+struct by_recording {
+    by_device *dev;
+    void *recorded;
+    uint64_t n_gone; /* by_device.n_gone when it was made */
+};
 
 struct by_device {
     by_backend backend;
@@ -71,6 +82,7 @@ struct by_device {
     void *scratch;
     size_t scratch_bytes;
     uint64_t view_allocs; /* of by_mem.view: part of by_device_counts */
+    uint64_t n_gone;      /* times that memory which recordings may name has gone */
     bool open; /* guard: an operator or transfer runs */
     bool measures, measured; /* by_device_measure_begin: operators stop where they ask for scratch; one has done so */
     size_t most_scratch;     /* that was asked for */

@@ -167,6 +167,22 @@ by_status by_device_beside(by_device *dev, const by_beside *what, by_err *err);
 /* Does nothing when nothing runs beside. Errors: BY_EDEVICE. */
 by_status by_device_join(by_device *dev, by_err *err);
 
+/* ---- recordings ------------------------------------------------------------------------------------------------ */
+
+/* What operators and copies would queue, kept to be queued again as it was: the same tensors, sizes and numbers, whatever the tensors hold by
+ * then. Only for devices that run by themselves; others have nothing to gain. */
+typedef struct by_recording by_recording;
+bool by_device_records(const by_device *dev);
+/* Between the two calls what is queued is recorded instead of run. Nothing may wait, allocate, upload or run beside the device there: that
+ * fails with BY_EUNSUPPORTED. The end must be called in any case; out NULL drops what was recorded. Errors: BY_EDEVICE, BY_ENOMEM. */
+by_status by_device_record_begin(by_device *dev, by_err *err);
+by_status by_device_record_end(by_device *dev, by_recording **out, by_err *err);
+/* False once memory that it may name is gone: freed, or scratch memory that had to grow. It must not be queued then. */
+bool by_recording_stands(const by_recording *r);
+by_status by_recording_queue(by_recording *r, by_err *err);
+/* NULL is allowed. What was queued may still run. */
+void by_recording_drop(by_recording *r);
+
 /* Contiguous tensor over [off, ...) of a buffer. */
 by_tensor by_tensor_make(by_mem *mem, int64_t off, by_dtype dtype, int64_t rows, int64_t cols);
 /* First n rows; rows [r, r + n). */

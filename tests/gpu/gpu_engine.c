@@ -83,6 +83,7 @@ static by_engine_opts options(by_backend backend, by_numerics numerics, bool com
     o.expect_quantile = company ? 0.01 : 0.9;
     o.prefix_cache = false;
     o.draft_mode = company ? BY_DRAFT_CONFIDENCE : BY_DRAFT_OFF;
+    o.eager = !company; /* so steps from recordings are compared with steps as they are */
     o.n_drafts = 2;
     o.cost = cost;
     o.n_cost = 4;
@@ -171,9 +172,9 @@ static int run_company(by_numerics numerics, const outcome *alone, outcome *comp
         snprintf(what, sizeof what, "%s, alone and in company", by_numerics_name(numerics));
         bad = compare(what, alone, company, 1, 0);
         const by_engine_stats *s = &company->stats;
-        all = s->draft.n_verified > 0 && s->copied_bytes[BY_COPY_FORK] > 0 && (!exact || s->sched.n_preempted > 0);
-        printf("    %d steps, %d of %d drafts accepted, %d swapped out, %d bytes for choices %s\n", (int)s->n_steps, (int)s->draft.n_accepted,
-               (int)s->draft.n_verified, (int)s->sched.n_preempted, (int)s->copied_bytes[BY_COPY_FORK], all ? "ok" : "not all");
+        all = s->draft.n_verified > 0 && s->n_replayed > 0 && s->copied_bytes[BY_COPY_FORK] > 0 && (!exact || s->sched.n_preempted > 0);
+        printf("    %d steps, %d from recordings, %d of %d drafts accepted, %d swapped out, %d bytes for choices %s\n", (int)s->n_steps,
+               (int)s->n_replayed, (int)s->draft.n_accepted, (int)s->draft.n_verified, (int)s->sched.n_preempted, (int)s->copied_bytes[BY_COPY_FORK], all ? "ok" : "not all");
     }
     return bad > 0 || !all;
 }

@@ -96,7 +96,7 @@ refuses() { # WORDS FLAGS...
 }
 refuses "has no --eplb-window: experts stay where --gpu-memory puts them" --eplb-window 100
 refuses "has no --comm-sms: one process runs the whole model" --comm-sms=3
-refuses "has no --no-graphs: steps are not captured" --no-graphs
+refuses "has no --graph-step: draft calls are not recorded" --graph-step 16
 refuses "unknown flag '--no-graph'" --no-graph
 refuses "--draft-mode and --no-draft-varlen say the opposite" --draft-mode confidence --no-draft-varlen
 ids 0 --no-draft-varlen --stats >/dev/null

@@ -54,6 +54,7 @@ struct by_cuda {
     unsigned char *scratch;  /* as large as the plan says (by_device_measure_begin), or grown while shapes were new */
     size_t scratch_bytes, scratch_asked, scratch_used;
     bool measures;           /* operators launch nothing, and say how much scratch they would take */
+    bool records;            /* what is queued is recorded: cuda_record.cu */
     size_t most_scratch;
     unsigned char *pinned;   /* staging of uploads: a ring of parts, each free once its event has passed */
     cudaEvent_t staged[BY_CUDA_STAGES];
@@ -112,6 +113,12 @@ void *by_cuda_find_table(const by_cuda *c, const void *experts, const void *shar
 by_status by_cuda_keep_table(by_cuda *c, const void *experts, const void *shared, bool plain, const void *host, size_t n, void **out,
                              by_err *err);
 void by_cuda_drop_tables(by_cuda *c, bool plain_only);
+/* cuda_record.cu. refuse: BY_EUNSUPPORTED while the device records, for what cannot be done again as it was. */
+by_status by_cuda_record_begin(by_device *dev, by_err *err);
+by_status by_cuda_record_end(by_device *dev, void **out, by_err *err);
+by_status by_cuda_replay(by_device *dev, void *recorded, by_err *err);
+void by_cuda_forget(void *recorded);
+by_status by_cuda_refuse_record(const by_cuda *c, const char *what, by_err *err);
 by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *args, by_err *err);
 by_status by_cuda_beside_init(by_device *dev, by_err *err);
 void by_cuda_beside_close(by_cuda *c);

@@ -51,6 +51,7 @@ static by_status queue(by_cuda *c, const by_beside *what, by_err *err) {
 by_status by_cuda_beside(by_device *dev, const by_beside *what, by_err *err) {
     by_cuda *c = by_cuda_of(dev);
     assert(c->side && !c->runs_beside);
+    BY_TRY(by_cuda_refuse_record(c, "work beside the device", err));
     by_status status = queue(c, what, err);
     if (status < 0) cudaStreamSynchronize(c->side); /* what it queued before it failed: nothing of it runs when this returns */
     c->runs_beside = status >= 0;

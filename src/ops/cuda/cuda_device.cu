@@ -20,6 +20,8 @@ by_status by_cuda_fail(by_err *err, const char *what, cudaError_t rc) {
 by_status by_cuda_grow_scratch(by_cuda *c, size_t bytes, by_err *err) {
     by_device *dev = c->dev;
     if (bytes <= c->scratch_bytes) return BY_OK;
+    BY_TRY(by_cuda_refuse_record(c, "scratch memory that grows", err));
+    dev->n_gone++;
     c->syncs++;
     BY_CUDA_TRY(err, cudaStreamSynchronize(c->stream));
     if (c->scratch) BY_CUDA_TRY(err, cudaFree(c->scratch));
@@ -67,6 +69,7 @@ void *by_cuda_find_table(const by_cuda *c, const void *experts, const void *shar
 by_status by_cuda_keep_table(by_cuda *c, const void *experts, const void *shared, bool plain, const void *host, size_t n, void **out,
                              by_err *err) {
     *out = nullptr;
+    BY_TRY(by_cuda_refuse_record(c, "a table of experts", err));
     if (c->n_tables == BY_CUDA_TABLES) return BY_FAIL(err, BY_ELIMIT, "cuda: more than %d expert tables", BY_CUDA_TABLES);
     void *device = nullptr;
     c->allocs++, c->syncs++;
@@ -122,6 +125,7 @@ static by_status wait_for(by_cuda *c, cudaEvent_t event, by_err *err) {
 
 /* Moves n bytes up through the ring. */
 by_status by_cuda_upload(by_cuda *c, unsigned char *to, const void *src, size_t n, by_err *err) {
+    BY_TRY(by_cuda_refuse_record(c, "an upload", err));
     const unsigned char *from = static_cast<const unsigned char *>(src);
     while (n) {
         size_t room = STAGE_BYTES - c->stage_used, part = n < room ? n : room;
@@ -203,6 +207,7 @@ static by_status cuda_read(void *dst, const by_mem *m, size_t off, size_t n, by_
 
 /* Answers come through pinned memory as far as they fit: a copy to memory that may move is done in steps by the driver, which waits. */
 by_status by_cuda_download(by_cuda *c, const by_cuda_piece *pieces, int n, by_err *err) {
+    BY_TRY(by_cuda_refuse_record(c, "an answer", err));
     unsigned char *answer = reinterpret_cast<unsigned char *>(c->flags_host);
     size_t used = 64;
     auto fits = [&](const by_cuda_piece &p) { return p.n <= ANSWER_BYTES - used; };
@@ -311,6 +316,7 @@ static void cuda_host_free(void *p) {
 static by_status cuda_send(by_mem *m, size_t off, const void *src, size_t n, void **mark, by_err *err) {
     by_cuda *c = by_cuda_of(m->dev);
     BY_TRY(refuse_packed(m, err));
+    BY_TRY(by_cuda_refuse_record(c, "an upload", err));
     cudaEvent_t event = static_cast<cudaEvent_t>(*mark);
     if (!event) BY_CUDA_TRY(err, cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     *mark = event;
@@ -327,7 +333,8 @@ static void cuda_drop_mark(void *mark) {
 
 static const by_mem_vt cuda_vt = {cuda_close, cuda_measure, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy, cuda_read_rate,
                                   by_cuda_draw, by_cuda_draw_room, cuda_host_alloc, cuda_host_free, cuda_send, cuda_sent, cuda_drop_mark,
-                                  cuda_counts, cuda_memory, by_cuda_beside_init, by_cuda_beside, by_cuda_join};
+                                  cuda_counts, cuda_memory, by_cuda_beside_init, by_cuda_beside, by_cuda_join, by_cuda_record_begin,
+                                  by_cuda_record_end, by_cuda_replay, by_cuda_forget};
 
 static by_status open_state(by_cuda *c, const char **name, by_err *err) {
     static char text[280];
