@@ -2,7 +2,10 @@
  * asynchronous steps and without in turns, beside the floor of a step (operations over the measured bf16 rate or weight bytes
  * over the measured bandwidth, the larger) and the processor time that device and scheduler thread take of a step. The limits of
  * the machine are the best of several windows, so the figures beside them are those of the best run; ratios are medians over
- * neighbouring runs. */
+ * neighbouring runs.
+ *
+ * A device with memory of its own holds one model: there asynchronous steps are timed first, then the others. Beside them is how long the
+ * device had nothing to do between steps, by its own clock, what was allocated and waited for, and how many steps came from recordings. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,26 +33,30 @@ typedef struct {
     double median_ms[2];
     double async_ratio, async_cpu_ratio; /* medians of the ratios of neighbouring runs: with, over without */
     double floor_ms;
+    double idle, allocs, waits, replayed; /* asynchronous, on a device with its own memory: idle time over all; of a step; share of the steps */
 } row;
+
+/* Decoding n sequences. */
+typedef struct {
+    double seconds;          /* from the last first token to the end */
+    double sched_us, cpu_ms; /* of a step */
+    double idle, allocs, waits, replayed;
+} timing;
 
 typedef struct {
     by_engine_flags flags;
     by_flag_list counts;
     int64_t n_prompt, n_gen, repeat;
     bool json;
-    by_engine *engines[2];
+    by_engine *engines[2]; /* open now */
+    timing times[MAX_COUNTS][2][BY_BENCH_REPEAT_MAX];
+    bool far; /* the device has its own memory */
     by_rng rng;
     double read_bytes_s, flop_s;
     const char *unit;
     row rows[MAX_COUNTS];
     int n_rows;
 } bench;
-
-/* Decoding n sequences. */
-typedef struct {
-    double seconds;          /* from the last first token to the end */
-    double sched_us, cpu_ms; /* of a step */
-} timing;
 
 static by_status one_run(bench *b, int which, int64_t n, timing *out, by_err *err) {
     by_engine_stats before = by_engine_stats_get(b->engines[which]), after;
@@ -59,6 +66,12 @@ static by_status one_run(bench *b, int which, int64_t n, timing *out, by_err *er
     uint64_t steps = after.n_steps - before.n_steps, decodes = after.n_decode_steps - before.n_decode_steps;
     *out = (timing){.seconds = r.decode_s, .sched_us = steps ? (after.plan_s - before.plan_s) / (double)steps * 1e6 : 0,
                     .cpu_ms = decodes ? (after.decode_cpu_s - before.decode_cpu_s) / (double)decodes * 1e3 : 0};
+    double busy = after.busy_s - before.busy_s, idle = after.idle_s - before.idle_s;
+    if (busy <= 0) return BY_OK;
+    out->idle = idle / (busy + idle);
+    out->allocs = (double)(after.n_allocs - before.n_allocs) / (double)steps;
+    out->waits = (double)(after.n_waits - before.n_waits) / (double)steps;
+    out->replayed = (double)(after.n_replayed - before.n_replayed) / (double)steps;
     return BY_OK;
 }
 
@@ -68,47 +81,81 @@ static double least(const double *v, int64_t n) {
     return best;
 }
 
-static by_status measure(bench *b, int64_t n, by_err *err) {
-    enum { MOST = BY_BENCH_REPEAT_MAX };
-    double s[2][MOST], us[2][MOST], cpu[2][MOST], ratio[MOST], cpu_ratio[MOST];
+/* One engine's, by number of sequences. */
+static by_status collect(bench *b, int count, int k, int64_t n, int i, by_err *err) {
     timing t;
-    for (int k = 0; k < 2; k++) BY_TRY(one_run(b, k, n, &t, err)); /* warms up */
-    for (int i = 0; i < b->repeat; i++) {
-        for (int j = 0; j < 2; j++) {
-            int k = (j + i) % 2;
-            BY_TRY(one_run(b, k, n, &t, err));
-            s[k][i] = t.seconds;
-            us[k][i] = t.sched_us;
-            cpu[k][i] = t.cpu_ms;
+    if (i == 0) BY_TRY(one_run(b, k, n, &t, err)); /* warms up */
+    return one_run(b, k, n, &b->times[count][k][i], err);
+}
+
+static void finish(bench *b, int count, int64_t n) {
+    enum { MOST = BY_BENCH_REPEAT_MAX };
+    double s[2][MOST], us[2][MOST], cpu[2][MOST], ratio[MOST], cpu_ratio[MOST], idle[MOST];
+    int repeat = (int)b->repeat;
+    for (int i = 0; i < repeat; i++) {
+        for (int k = 0; k < 2; k++) {
+            const timing *t = &b->times[count][k][i];
+            s[k][i] = t->seconds;
+            us[k][i] = t->sched_us;
+            cpu[k][i] = t->cpu_ms;
         }
         ratio[i] = s[1][i] / s[0][i];
         cpu_ratio[i] = cpu[1][i] / cpu[0][i];
+        idle[i] = b->times[count][1][i].idle;
     }
+    const timing *last = &b->times[count][1][repeat - 1];
     row *r = &b->rows[b->n_rows++];
-    *r = (row){.n_seqs = n, .async_ratio = by_bench_median(ratio, (int)b->repeat)};
-    r->async_cpu_ratio = by_bench_median(cpu_ratio, (int)b->repeat);
+    *r = (row){.n_seqs = n, .async_ratio = by_bench_median(ratio, repeat), .async_cpu_ratio = by_bench_median(cpu_ratio, repeat),
+               .idle = by_bench_median(idle, repeat), .allocs = last->allocs, .waits = last->waits, .replayed = last->replayed};
     for (int k = 0; k < 2; k++) {
-        double best = least(s[k], b->repeat), steps = (double)(b->n_gen - 1);
+        double best = least(s[k], repeat), steps = (double)(b->n_gen - 1);
         r->step_ms[k] = best / steps * 1e3;
         r->tok_s[k] = (double)n * steps / best;
-        r->cpu_ms[k] = least(cpu[k], b->repeat);
-        r->median_ms[k] = by_bench_median(s[k], (int)b->repeat) / steps * 1e3;
-        r->sched_us[k] = by_bench_median(us[k], (int)b->repeat);
+        r->cpu_ms[k] = least(cpu[k], repeat);
+        r->median_ms[k] = by_bench_median(s[k], repeat) / steps * 1e3;
+        r->sched_us[k] = by_bench_median(us[k], repeat);
     }
-    by_traffic w = by_model_traffic(by_engine_model(b->engines[0]), n, n);
-    double flops = w.flops / b->flop_s, bytes = w.weight_bytes / b->read_bytes_s;
-    r->floor_ms = (flops > bytes ? flops : bytes) * 1e3;
+}
+
+/* Against what the machine can do. The engine of `which` is open. */
+static void set_floors(bench *b, int which) {
+    for (int i = 0; i < b->n_rows; i++) {
+        row *r = &b->rows[i];
+        by_traffic w = by_model_traffic(by_engine_model(b->engines[which]), r->n_seqs, r->n_seqs);
+        double flops = b->flop_s > 0 ? w.flops / b->flop_s : 0, bytes = w.weight_bytes / b->read_bytes_s;
+        r->floor_ms = (flops > bytes ? flops : bytes) * 1e3;
+    }
+}
+
+static by_status open_engine(bench *b, int k, int64_t most, by_err *err) {
+    by_engine_opts o;
+    if (!b->flags.max_seqs) b->flags.max_seqs = most;
+    if (!b->flags.model.context) b->flags.model.context = b->n_prompt + b->n_gen + 1;
+    b->flags.async = k == 1;
+    BY_TRY(by_engine_flags_opts(&o, &b->flags, err));
+    b->far = o.device.backend == BY_BACKEND_CUDA;
+    return by_engine_open(&b->engines[k], &o, err);
+}
+
+/* Both in turns. */
+static by_status time_near(bench *b, const int64_t *counts, int n, by_err *err) {
+    BY_TRY(open_engine(b, 0, 1, err));
+    for (int c = 0; c < n; c++)
+        for (int i = 0; i < b->repeat; i++)
+            for (int j = 0; j < 2; j++) BY_TRY(collect(b, c, (j + i) % 2, counts[c], i, err));
     return BY_OK;
 }
 
-static by_status open_engines(bench *b, int64_t most, by_err *err) {
-    if (!b->flags.max_seqs) b->flags.max_seqs = most;
-    if (!b->flags.model.context) b->flags.model.context = b->n_prompt + b->n_gen + 1;
-    for (int k = 0; k < 2; k++) {
-        by_engine_opts o;
-        b->flags.async = k == 1;
-        BY_TRY(by_engine_flags_opts(&o, &b->flags, err));
-        BY_TRY(by_engine_open(&b->engines[k], &o, err));
+/* The one that is open, then the other. */
+static by_status time_far(bench *b, const int64_t *counts, int n, by_err *err) {
+    for (int k = 1; k >= 0; k--) {
+        if (k == 0) {
+            by_engine_close(b->engines[1]);
+            b->engines[1] = NULL;
+            BY_TRY(open_engine(b, 0, 1, err));
+        }
+        for (int c = 0; c < n; c++)
+            for (int i = 0; i < b->repeat; i++) BY_TRY(collect(b, c, k, counts[c], i, err));
     }
     return BY_OK;
 }
@@ -122,12 +169,29 @@ static by_status run_all(bench *b, by_err *err) {
             return BY_FAIL(err, BY_EINVAL, "--sequences: %lld is outside 1..%d", (long long)counts[i], BY_LIMIT_SEQS);
         most = counts[i] > most ? counts[i] : most;
     }
-    BY_TRY(open_engines(b, most, err));
-    int32_t threads = by_device_threads(by_engine_model(b->engines[0])->dev);
-    BY_TRY(by_membench_read(&b->read_bytes_s, threads, (size_t)512 << 20, 5, err));
-    BY_TRY(by_flopbench_bf16(&b->flop_s, &b->unit, threads, 5, err));
-    for (int i = 0; i < n; i++) BY_TRY(measure(b, counts[i], err));
+    BY_TRY(open_engine(b, 1, most, err));
+    BY_TRY(b->far ? time_far(b, counts, n, err) : time_near(b, counts, n, err));
+    for (int c = 0; c < n; c++) finish(b, c, counts[c]);
+    by_device *dev = by_engine_model(b->engines[0])->dev;
+    BY_TRY(by_device_read_rate(dev, &b->read_bytes_s, err));
+    if (!b->far) BY_TRY(by_flopbench_bf16(&b->flop_s, &b->unit, by_device_threads(dev), 5, err));
+    set_floors(b, 0);
     return BY_OK;
+}
+
+/* Where the device computes by itself. */
+static void print_device(const bench *b) {
+    const by_device *dev = by_engine_model(b->engines[0])->dev;
+    printf("%s, prompts of %lld tokens, %lld tokens each; the device reads %.0f GB/s\n\n", by_device_name(dev), (long long)b->n_prompt,
+           (long long)b->n_gen, b->read_bytes_s * 1e-9);
+    printf("%9s %9s %9s %8s %8s %8s %8s %7s %9s %8s %7s %7s %7s %7s\n", "sequences", "tokens/s", "not async", "step ms", "median", "cpu ms",
+           "floor ms", "x floor", "async/not", "sched us", "idle %", "allocs", "waits", "replays");
+    for (int i = 0; i < b->n_rows; i++) {
+        const row *r = &b->rows[i];
+        printf("%9lld %9.0f %9.0f %8.3f %8.3f %8.3f %8.3f %7.2f %9.3f %8.1f %7.2f %7.2f %7.2f %7.2f\n", (long long)r->n_seqs, r->tok_s[1],
+               r->tok_s[0], r->step_ms[1], r->median_ms[1], r->cpu_ms[1], r->floor_ms, r->step_ms[1] / r->floor_ms, r->async_ratio,
+               r->sched_us[1], 100 * r->idle, r->allocs, r->waits, r->replayed);
+    }
 }
 
 static void print_table(const bench *b) {
@@ -152,8 +216,8 @@ static void print_json(const bench *b) {
     by_json_out_member_int(&o, "n_gen", b->n_gen);
     by_json_out_member_int(&o, "repetitions", b->repeat);
     by_json_out_member_double(&o, "read_gb_s", b->read_bytes_s * 1e-9);
-    by_json_out_member_double(&o, "gflop_s", b->flop_s * 1e-9);
-    by_json_out_member_z(&o, "unit", b->unit);
+    if (!b->far) by_json_out_member_double(&o, "gflop_s", b->flop_s * 1e-9);
+    if (!b->far) by_json_out_member_z(&o, "unit", b->unit);
     by_json_out_key(&o, "results");
     by_json_out_array_begin(&o);
     for (int i = 0; i < b->n_rows; i++) {
@@ -172,6 +236,12 @@ static void print_json(const bench *b) {
         by_json_out_member_double(&o, "async_cpu_over_not", r->async_cpu_ratio);
         by_json_out_member_double(&o, "scheduler_us", r->sched_us[1]);
         by_json_out_member_double(&o, "scheduler_us_not_async", r->sched_us[0]);
+        if (b->far) {
+            by_json_out_member_double(&o, "idle_share", r->idle);
+            by_json_out_member_double(&o, "allocations_per_step", r->allocs);
+            by_json_out_member_double(&o, "waits_per_step", r->waits);
+            by_json_out_member_double(&o, "replayed_share", r->replayed);
+        }
         by_json_out_object_end(&o);
     }
     by_json_out_array_end(&o);
@@ -195,6 +265,7 @@ int by_bench_engine(int argc, char **argv) {
     by_err err = {0};
     by_status status = run_all(&b, &err);
     if (status == BY_OK && b.json) print_json(&b);
+    else if (status == BY_OK && b.far) print_device(&b);
     else if (status == BY_OK) print_table(&b);
     for (int k = 0; k < 2; k++) by_engine_close(b.engines[k]);
     by_args_free(flags, n_flags);

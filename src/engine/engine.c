@@ -36,7 +36,8 @@ static by_status make_jobs(by_engine *e, by_err *err) {
     }
     e->steps = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *e->steps);
     e->step_rows = by_alloc_zero(BY_MEM_REQUEST, (size_t)e->max_seqs * sizeof *e->step_rows);
-    return e->steps && e->step_rows ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for steps of %d sequences", e->max_seqs);
+    e->marks = by_alloc_zero(BY_MEM_REQUEST, by_mul_size((size_t)e->opts.sched.max_rows, 2 * sizeof *e->marks));
+    return e->steps && e->step_rows && e->marks ? BY_OK : BY_FAIL(err, BY_ENOMEM, "out of memory for steps of %d sequences", e->max_seqs);
 }
 
 /* What must be equal for two prompts to share blocks. The approximate restores have a key space of their own. */
@@ -195,6 +196,7 @@ void by_engine_close(by_engine *e) {
     by_free(e->banned);
     by_free(e->steps);
     by_free(e->step_rows);
+    by_free(e->marks);
     by_spec_deinit(&e->spec);
     by_engine_drafts_close(e);
     by_plan_deinit(&e->plan);

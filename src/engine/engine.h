@@ -236,6 +236,8 @@ typedef struct by_engine_stats {
     uint64_t n_hit_tokens, n_replayed_rows, n_wasted_rows; /* wasted: rows of choices that had ended */
     uint64_t n_replayed;       /* steps that were queued from a recording */
     int32_t n_recordings;      /* that are kept */
+    double busy_s, idle_s;     /* a device with its own memory, by its clock: at work; without any while there was something to do */
+    uint64_t n_allocs, n_waits; /* of such a device: by_device_counts */
     uint64_t n_snapshots, n_snapshot_hits, n_snapshot_hit_tokens; /* hit tokens whose rings came from a snapshot in host memory */
     uint64_t copied_bytes[BY_COPY_N];
     uint64_t n_finished_in, n_finished_out; /* tokens of the prompts and outputs of finished choices */

@@ -195,6 +195,7 @@ typedef struct by_job {
     int32_t n_run_rows;                     /* rows that ran (device) */
     enum { BY_JOB_FREE, BY_JOB_QUEUED, BY_JOB_DONE } state; /* under the engine's lock */
     uint64_t number;
+    bool first; /* nothing was to be done when it was made */
 } by_job;
 
 /* Rows of the step that runs, filled beside it. */
@@ -240,6 +241,7 @@ struct by_engine {
     by_spec spec;           /* (device) */
     by_step_seq *steps;     /* [max_seqs] of the running job (device) */
     int32_t *step_rows;     /* [max_seqs]: which row of the job a step is (device) */
+    int32_t *marks;         /* [2 * max_rows] of the running job (device) */
     by_spec_target *targets; /* [max_seqs + choices] (device) */
     int32_t cap_targets;
 
@@ -286,6 +288,8 @@ struct by_engine {
     double device_s;              /* under lock */
     double decode_cpu_s;          /* under lock */
     by_replay_counts replays;     /* under lock */
+    by_device_pace pace;          /* under lock */
+    by_device_counts counts;      /* under lock */
     uint64_t n_decode_steps;      /* under lock */
 };
 

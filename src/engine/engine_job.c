@@ -116,6 +116,52 @@ static int32_t describe_step(by_engine *e, by_job *job) {
     return n;
 }
 
+/* ---- rows that are not finite ---- */
+
+static void mark_bad(by_engine *e, by_job_row *r, int64_t position, int32_t layer) {
+    by_request *q = r->seq->request;
+    r->bad_at = position;
+    pthread_mutex_lock(&q->lock);
+    by_err_set(&q->error, BY_ENUMERIC, __FILE__, __LINE__, "token %lld: not a number or infinite in front of layer %d of %d",
+               (long long)position, layer, e->model->cfg.n_layers);
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* Marks of one place: the rows of the job in order, behind the boundary only those that have gone on. */
+static void find_bad_rows(by_engine *e, by_job *job, by_marks_place place, const int32_t *bad, int32_t n) {
+    int32_t n_seen = 0, layer = place == BY_MARKS_LAST ? e->model->cfg.n_layers : e->model->boundary;
+    bool kept = n != job->n_run_rows;
+    if (n == 0) return;
+    for (int32_t i = 0; i < job->n_seqs; i++) {
+        by_job_row *r = &job->rows[i];
+        if (r->skipped) continue;
+        int64_t first = r->first, end = first + r->n_rows;
+        if (kept && r->keep_from > first) first = r->keep_from < end ? r->keep_from : end;
+        for (int64_t t = first; t < end && n_seen < n; t++, n_seen++)
+            if (bad[n_seen] && (r->bad_at < 0 || t < r->bad_at)) mark_bad(e, r, t, layer);
+    }
+    assert(n_seen == n);
+}
+
+/* Both places in one piece. */
+static by_tensor all_marks(const by_engine *e) {
+    by_tensor first = by_runner_marks(e->runner, BY_MARKS_BOUNDARY), last = by_runner_marks(e->runner, BY_MARKS_LAST);
+    int64_t rows = (last.off - first.off) / 4 + last.rows;
+    first.rows = rows > first.rows ? rows : first.rows;
+    return first;
+}
+
+static by_status read_marks(by_engine *e, by_err *err) {
+    by_tensor t = all_marks(e);
+    return by_mem_read(e->marks, t.mem, (size_t)t.off, (size_t)t.rows * 4, err); /* waits, also for a step that nothing is marked in */
+}
+
+static void look_at_marks(by_engine *e, by_job *job) {
+    by_tensor first = by_runner_marks(e->runner, BY_MARKS_BOUNDARY), last = by_runner_marks(e->runner, BY_MARKS_LAST);
+    find_bad_rows(e, job, BY_MARKS_BOUNDARY, e->marks, (int32_t)first.rows);
+    find_bad_rows(e, job, BY_MARKS_LAST, e->marks + (last.off - first.off) / 4, (int32_t)last.rows);
+}
+
 /* ---- sampling ---- */
 
 /* Why a token is a choice's last, or RUNNING; complete: its grammar allows nothing behind it. */
@@ -217,23 +263,24 @@ static int32_t ask_device(by_engine *e, const by_job *job, by_sample_job *k, int
 }
 
 /* No memory for draws: the host draws all, from the same words. */
-static by_status draw_near(by_job *job, bool *all, by_err *err) {
+static by_status draw_near(by_engine *e, by_job *job, bool *all, by_err *err) {
     for (int32_t k = 0; k < job->n_samples; k++) job->samples[k].first_draw = -1;
     *all = false;
     *err = (by_err){0};
-    return BY_OK;
+    return read_marks(e, err);
 }
 
-/* Lets the device draw what it can. *all: nobody has to look at the logits. */
+/* Ends when the device has done the step, also where it runs by itself. Lets it draw what it can: what it drew and the marks are one answer.
+ * *all: nobody has to look at the logits. */
 static by_status draw_far(by_engine *e, by_job *job, by_tensor logits, bool *all, by_err *err) {
     int32_t n = 0, most = 0;
-    *all = e->spec.dev != NULL;
+    *all = e->spec.dev != NULL && logits.rows > 0;
     for (int32_t k = 0; k < job->n_samples; k++) {
         job->samples[k].first_draw = -1;
         most += 1 + job->rows[job->samples[k].row].n_drafts;
     }
-    if (!*all) return BY_OK;
-    if (by_spec_reserve(&e->spec, most, err) < 0) return draw_near(job, all, err); /* nothing but memory can be missing */
+    if (!*all) return read_marks(e, err);
+    if (by_spec_reserve(&e->spec, most, err) < 0) return draw_near(e, job, all, err); /* nothing but memory can be missing */
     for (int32_t i = 0; i < job->n_seqs; i++) *all = *all && !job->rows[i].all;
     for (int32_t k = 0; k < job->n_samples; k++) {
         by_sample_job *s = &job->samples[k];
@@ -243,20 +290,19 @@ static by_status draw_far(by_engine *e, by_job *job, by_tensor logits, bool *all
         else *all = false;
         n += got;
     }
-    by_status status = by_spec_draw(&e->spec, logits, n, err);
-    if (status == BY_ENOMEM) return draw_near(job, all, err);
+    by_status status = n > 0 ? by_spec_draw(&e->spec, logits, n, all_marks(e), e->marks, err) : read_marks(e, err);
+    if (status == BY_ENOMEM) return draw_near(e, job, all, err);
     if (status < 0) return status;
     for (int32_t i = 0; i < n; i++) *all = *all && e->spec.drawn[i].id >= 0;
     return BY_OK;
 }
 
-static void sample_all(by_engine *e, by_job *job) {
+/* far: the device has drawn all. */
+static void sample_all(by_engine *e, by_job *job, bool far) {
     by_tensor l = by_runner_logits(e->runner);
     if (l.rows == 0) return;
     const void *view = NULL;
-    bool far;
-    job->status = draw_far(e, job, l, &far, &job->err);
-    if (job->status == BY_OK && !far) job->status = by_mem_view(&view, l.mem, (size_t)l.off, (size_t)(l.rows * l.stride), &job->err);
+    if (!far) job->status = by_mem_view(&view, l.mem, (size_t)l.off, (size_t)(l.rows * l.stride), &job->err);
     if (job->status < 0) return;
     for (int32_t i = 0; i < job->n_seqs; i++) {
         if (!job->rows[i].all || job->rows[i].skipped) continue;
@@ -284,47 +330,6 @@ static void sample_all(by_engine *e, by_job *job) {
     if (!far) by_mem_unview(l.mem);
 }
 
-/* ---- rows that are not finite ---- */
-
-static void mark_bad(by_engine *e, by_job_row *r, int64_t position, int32_t layer) {
-    by_request *q = r->seq->request;
-    r->bad_at = position;
-    pthread_mutex_lock(&q->lock);
-    by_err_set(&q->error, BY_ENUMERIC, __FILE__, __LINE__, "token %lld: not a number or infinite in front of layer %d of %d",
-               (long long)position, layer, e->model->cfg.n_layers);
-    pthread_mutex_unlock(&q->lock);
-}
-
-/* Marks of one place: the rows of the job in order, behind the boundary only those that have gone on. */
-static void find_bad_rows(by_engine *e, by_job *job, by_marks_place place, const int32_t *bad, int32_t n) {
-    int32_t n_seen = 0, layer = place == BY_MARKS_LAST ? e->model->cfg.n_layers : e->model->boundary;
-    bool kept = n != job->n_run_rows;
-    if (n == 0) return;
-    for (int32_t i = 0; i < job->n_seqs; i++) {
-        by_job_row *r = &job->rows[i];
-        if (r->skipped) continue;
-        int64_t first = r->first, end = first + r->n_rows;
-        if (kept && r->keep_from > first) first = r->keep_from < end ? r->keep_from : end;
-        for (int64_t t = first; t < end && n_seen < n; t++, n_seen++)
-            if (bad[n_seen] && (r->bad_at < 0 || t < r->bad_at)) mark_bad(e, r, t, layer);
-    }
-    assert(n_seen == n);
-}
-
-/* Ends when the device has done the step, also where it runs by itself: the marks are its last answer but the logits. */
-static by_status run_step(by_engine *e, by_job *job, int32_t n, by_err *err) {
-    BY_TRY(by_runner_step(e->runner, e->steps, n, err));
-    by_tensor first = by_runner_marks(e->runner, BY_MARKS_BOUNDARY), last = by_runner_marks(e->runner, BY_MARKS_LAST);
-    int64_t ends[] = {first.off + first.rows * 4, last.off + last.rows * 4}, bytes = (ends[1] > ends[0] ? ends[1] : ends[0]) - first.off;
-    const void *view;
-    BY_TRY(by_mem_view(&view, first.mem, (size_t)first.off, (size_t)bytes, err)); /* waits, also for a step that nothing is marked in */
-    const int32_t *marks = view;
-    find_bad_rows(e, job, BY_MARKS_BOUNDARY, marks, (int32_t)first.rows);
-    find_bad_rows(e, job, BY_MARKS_LAST, marks + (last.off - first.off) / 4, (int32_t)last.rows);
-    by_mem_unview(first.mem);
-    return by_runner_problem(e->runner, err);
-}
-
 /* A row behind a rejected draft is nobody's: that it was not finite says nothing about the sequence. */
 static void forgive_rejected(by_job *job) {
     for (int32_t i = 0; i < job->n_seqs; i++)
@@ -350,23 +355,35 @@ static void miss_snapshots(by_job *job) {
 
 static double ms_since(const by_engine *e, int64_t t0) { return (double)(by_cost_clock_ns(e->dev) - t0) * 1e-6; }
 
+/* The rows of the job, and its tokens. While a device that runs by itself is at the rows, masks are made and draws are queued behind them: the
+ * first and only wait is for what was drawn. */
+static void run_step(by_engine *e, by_job *job, int32_t n) {
+    bool far = false;
+    int64_t t0 = by_cost_clock_ns(e->dev);
+    by_engine_masks_begin(e, job);
+    job->status = by_runner_step(e->runner, e->steps, n, &job->err);
+    by_device_lap(e->dev);
+    by_engine_masks_end(e);
+    job->forward_ms = ms_since(e, t0);
+    if (job->status == BY_OK) job->status = draw_far(e, job, by_runner_logits(e->runner), &far, &job->err);
+    if (job->status == BY_OK) job->status = by_runner_problem(e->runner, &job->err);
+    if (by_device_draws(e->dev)) job->forward_ms = by_device_pace_get(e->dev).lap_ms[0];
+    if (job->status == BY_OK) {
+        look_at_marks(e, job);
+        sample_all(e, job, far);
+    }
+    double ms = ms_since(e, t0) - job->forward_ms;
+    job->sample_ms = ms > 0 ? ms : 0;
+    forgive_rejected(job);
+}
+
 void by_engine_run_job(by_engine *e, by_job *job) {
     job->status = BY_OK;
     job->forward_ms = job->sample_ms = job->draft_ms = 0;
     memset(job->copied_bytes, 0, sizeof job->copied_bytes);
     run_moves(e, job, &job->before);
     int32_t n = describe_step(e, job);
-    if (n > 0 && job->status == BY_OK) {
-        int64_t t0 = by_cost_clock_ns(e->dev);
-        by_engine_masks_begin(e, job);
-        job->status = run_step(e, job, n, &job->err);
-        by_engine_masks_end(e);
-        job->forward_ms = ms_since(e, t0);
-        t0 = by_cost_clock_ns(e->dev);
-        if (job->status == BY_OK) sample_all(e, job);
-        job->sample_ms = ms_since(e, t0);
-        forgive_rejected(job);
-    }
+    if (n > 0 && job->status == BY_OK) run_step(e, job, n);
     lose_states(job);
     miss_snapshots(job);
     run_moves(e, job, &job->after);

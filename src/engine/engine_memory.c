@@ -116,9 +116,7 @@ by_status by_engine_reserve_draws(by_engine *e, by_err *err) {
     int32_t n = by_engine_runner_opts(e).max_logits;
     if (!by_device_draws(e->dev)) return BY_OK;
     int64_t logits = (int64_t)n * e->model->cfg.vocab_size * 4; /* what the host looks at itself; of many rows a part, the rest on demand */
-    if (logits > VIEW_BYTES) logits = VIEW_BYTES;
-    if (logits < 8 * (int64_t)e->opts.sched.max_rows) logits = 8 * (int64_t)e->opts.sched.max_rows; /* marks of rows lie in the same memory */
-    BY_TRY(by_mem_view_room(by_runner_logits(e->runner).mem, (size_t)logits, err));
+    BY_TRY(by_mem_view_room(by_runner_logits(e->runner).mem, (size_t)(logits < VIEW_BYTES ? logits : VIEW_BYTES), err));
     return by_device_draw_room(e->dev, n, e->model->cfg.vocab_size, most_edits(n), BY_SPEC_TOP_FAR, err);
 }
 

@@ -498,12 +498,17 @@ void *by_engine_device_main(void *arg) {
         if (!job) break;
         pthread_mutex_unlock(&e->lock);
         int64_t t0 = by_clock_ns(), cpu0 = by_thread_ns();
+        if (job->first) by_device_rests(e->dev);
         by_engine_run_job(e, job);
         double cpu = (double)(by_thread_ns() - cpu0) * 1e-9;
         job->spent_s = (double)(by_clock_ns() - t0) * 1e-9;
         by_replay_counts replays = by_runner_replays(e->runner);
+        by_device_pace pace = by_device_pace_get(e->dev);
+        by_device_counts counts = by_device_counts_get(e->dev);
         pthread_mutex_lock(&e->lock);
         e->replays = replays;
+        e->pace = pace;
+        e->counts = counts;
         e->device_s += job->spent_s;
         if (job->n_seqs > 0 && job->n_prompt_rows == 0) {
             e->n_decode_steps++;
@@ -554,6 +559,10 @@ static void share_stats(by_engine *e) {
     s.decode_cpu_s = e->decode_cpu_s;
     s.n_replayed = e->replays.n_replayed;
     s.n_recordings = e->replays.n_kept;
+    s.busy_s = e->pace.busy_s;
+    s.idle_s = e->pace.idle_s;
+    s.n_allocs = e->counts.n_allocs;
+    s.n_waits = e->counts.n_waits;
     s.n_decode_steps = e->n_decode_steps;
     e->shared_stats = s;
     e->stale = false;
@@ -608,6 +617,7 @@ void *by_engine_scheduler_main(void *arg) {
         by_job *job = last == &e->jobs[0] ? &e->jobs[1] : &e->jobs[0];
         uint64_t n_stuck = by_sched_stats_get(e->sched).n_stuck;
         make_job(e, job, by_clock_ns() / 1000);
+        job->first = idle;
         bool nothing = job->n_seqs == 0 && job->before.n == 0 && job->after.n == 0;
         idle = nothing && !last;
         e->must_swap = idle && by_sched_stats_get(e->sched).n_stuck > n_stuck;

@@ -105,7 +105,7 @@ static by_status sample(state *g, int32_t row, int64_t n, int32_t index, int32_t
     if (g->spec.dev) BY_TRY(by_spec_reserve(&g->spec, 1, err));
     if (by_spec_ask(&g->spec, &g->law, &r, &g->drafts, draft, 0, g->spec.draws)) {
         g->spec.draws->row = row;
-        BY_TRY(by_spec_draw(&g->spec, by_runner_logits(g->solo->runner), 1, err));
+        BY_TRY(by_spec_draw(&g->spec, by_runner_logits(g->solo->runner), 1, (by_tensor){0}, NULL, err));
         BY_TRY(by_runner_problem(g->solo->runner, err));
         r.drawn = g->spec.drawn;
     }

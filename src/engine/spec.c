@@ -29,6 +29,7 @@ void by_spec_deinit(by_spec *s) {
     by_free(s->q_row);
     by_free(s->seqs);
     by_free(s->conf);
+    by_free(s->queued);
     by_free(s->draws);
     by_free(s->drawn);
     by_free(s->tops);
@@ -210,9 +211,9 @@ by_status by_spec_reserve(by_spec *s, int32_t n, by_err *err) {
     return BY_OK;
 }
 
-by_status by_spec_draw(by_spec *s, by_tensor logits, int32_t n, by_err *err) {
+by_status by_spec_draw(by_spec *s, by_tensor logits, int32_t n, by_tensor also, void *also_to, by_err *err) {
     by_draws what = {.draws = s->draws, .n = n, .n_edits = s->n_edits, .edits = s->edits, .out = s->drawn, .tops = s->tops,
-                     .proposed = s->proposed};
+                     .proposed = s->proposed, .also = also, .also_to = also_to};
     for (int32_t i = 0; i < n; i++)
         if (s->draws[i].n_top > 0) what.top_stride = BY_SPEC_TOP_FAR;
     return by_device_draw(s->dev, logits, &what, err);
@@ -298,20 +299,30 @@ static by_status propose_one(proposal *p, by_spec_target *t, int32_t j, const fl
     return law->history ? by_sample_history_push(law->history, id, err) : BY_OK;
 }
 
+/* What to ask the device for draft j of n targets. False: the host draws it. */
+static bool ask_drafts(proposal *p, int32_t j, int32_t n, by_err *err) {
+    by_spec *s = p->spec;
+    if (by_spec_reserve(s, n, err) < 0) return false;
+    for (int32_t i = 0; i < n; i++) {
+        by_spec_target *t = &p->targets[i];
+        by_sample_draw of = is_judged(t->law) ? BY_SAMPLE_DRAW_DRAFT : BY_SAMPLE_DRAW_FRESH;
+        by_sample_stream stream = by_sample_stream_at(t->law->seed, (uint32_t)(t->seq.position + 1 + j), of);
+        if (!ask(s, t->law, stream, t->n_out + j, &s->draws[i])) return false;
+        s->draws[i].row = i;
+        if (by_sample_is_greedy(t->law->params)) s->draws[i].kind = BY_DRAW_ARGMAX;
+    }
+    return true;
+}
+
 /* All targets' drafts from the device, when it can draw each of them. */
 static bool propose_far(proposal *p, int32_t j, by_tensor logits, int32_t *ids) {
     by_spec *s = p->spec;
     by_err err;
-    if (!s->dev || by_spec_reserve(s, (int32_t)logits.rows, &err) < 0) return false;
-    for (int32_t i = 0; i < logits.rows; i++) {
-        by_spec_target *t = &p->targets[i];
-        by_sample_draw of = is_judged(t->law) ? BY_SAMPLE_DRAW_DRAFT : BY_SAMPLE_DRAW_FRESH;
-        by_sample_stream stream = by_sample_stream_at(t->law->seed, (uint32_t)(t->seq.position + 1 + j), of);
-        if (t->drafts->n != j || !ask(s, t->law, stream, t->n_out + j, &s->draws[i])) return false;
-        s->draws[i].row = i;
-        if (by_sample_is_greedy(t->law->params)) s->draws[i].kind = BY_DRAW_ARGMAX;
-    }
-    if (by_spec_draw(s, logits, (int32_t)logits.rows, &err) < 0) return false;
+    if (!s->dev) return false;
+    for (int32_t i = 0; i < logits.rows; i++)
+        if (p->targets[i].drafts->n != j) return false;
+    if (!ask_drafts(p, j, (int32_t)logits.rows, &err) || by_spec_draw(s, logits, (int32_t)logits.rows, (by_tensor){0}, NULL, &err) < 0)
+        return false;
     for (int32_t i = 0; i < logits.rows; i++)
         if (s->drawn[i].id < 0) return false;
     for (int32_t i = 0; i < logits.rows; i++) {
@@ -329,15 +340,18 @@ static bool propose_far(proposal *p, int32_t j, by_tensor logits, int32_t *ids) 
     return true;
 }
 
+/* The rows of the drafts that follow lie behind those of the first. */
+static void set_proposed(proposal *p, by_tensor logits) {
+    p->spec->proposed = logits;
+    p->spec->proposed.rows *= p->n_drafts;
+}
+
 /* A target whose logits are no numbers keeps the drafts that it has got and stops; the others go on.
  * Under the coupled rule a draft is drawn with the very word that will draw the target's token, so that equal laws agree. */
 static by_status propose_row(void *arg, int32_t j, by_tensor logits, int32_t *ids, by_err *err) {
     proposal *p = arg;
     const void *view;
-    if (j == 0) { /* the rows of the drafts that follow lie behind these */
-        p->spec->proposed = logits;
-        p->spec->proposed.rows *= p->n_drafts;
-    }
+    if (j == 0) set_proposed(p, logits);
     if (propose_far(p, j, logits, ids)) return BY_OK;
     BY_TRY(by_mem_view(&view, logits.mem, (size_t)logits.off, (size_t)(logits.rows * logits.stride), err));
     by_status status = BY_OK;
@@ -353,13 +367,45 @@ static by_status propose_row(void *arg, int32_t j, by_tensor logits, int32_t *id
     return status;
 }
 
+/* Whether no draw depends on the drafts in front of it but through the logits: then they need not be known here. */
+static bool can_queue(proposal *p, int32_t n) {
+    by_err err;
+    if (!p->spec->dev) return false;
+    for (int32_t i = 0; i < n; i++) {
+        const by_sample_params *q = p->targets[i].law->params;
+        bool penalties = q->repetition_penalty != 1 || q->frequency_penalty != 0 || q->presence_penalty != 0;
+        if (penalties && p->targets[i].law->history) return false;
+    }
+    return ask_drafts(p, 0, n, &err);
+}
+
+static by_status queue_row(void *arg, int32_t j, by_tensor logits, by_tensor ids, by_err *err) {
+    proposal *p = arg;
+    by_spec *s = p->spec;
+    int32_t n = (int32_t)logits.rows;
+    if (j == 0) set_proposed(p, logits);
+    if (!ask_drafts(p, j, n, err)) return BY_FAIL(err, BY_ENOMEM, "out of memory for draws");
+    by_draws what = {.draws = s->draws, .n = n, .n_edits = s->n_edits, .edits = s->edits, .ids = ids};
+    return by_device_draw(s->dev, logits, &what, err);
+}
+
+/* A target keeps its drafts up to the first that could not be drawn. */
+static void take_queued(proposal *p, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        by_spec_drafts *d = p->targets[i].drafts;
+        for (int32_t id; d->n < p->n_drafts && (id = p->spec->queued[d->n * n + i]) >= 0;) d->ids[d->n++] = id;
+    }
+}
+
 static by_status make_room(by_spec *s, int32_t n, by_err *err) {
     if (n <= s->cap) return BY_OK;
     by_draft_seq *seqs = by_realloc(BY_MEM_REQUEST, s->seqs, by_mul_size((size_t)n, sizeof *seqs));
     if (seqs) s->seqs = seqs;
     float *conf = by_realloc(BY_MEM_REQUEST, s->conf, by_mul_size((size_t)n, BY_SPEC_DRAFTS_MAX * 4));
     if (conf) s->conf = conf;
-    if (!seqs || !conf) return BY_FAIL(err, BY_ENOMEM, "out of memory for drafts");
+    int32_t *queued = by_realloc(BY_MEM_REQUEST, s->queued, by_mul_size((size_t)n, BY_SPEC_DRAFTS_MAX * sizeof *queued));
+    if (queued) s->queued = queued;
+    if (!seqs || !conf || !queued) return BY_FAIL(err, BY_ENOMEM, "out of memory for drafts");
     s->cap = n;
     return BY_OK;
 }
@@ -380,10 +426,13 @@ static by_status propose_some(proposal *p, by_runner *r, int32_t n, by_err *err)
         t->drafts->q = by_alloc(BY_MEM_REQUEST, by_mul_size((size_t)p->spec->vocab * 4, BY_SPEC_DRAFTS_MAX));
         if (!t->drafts->q) t->drafts->n = -1; /* out of memory: none for this one */
     }
-    if (status == BY_OK) status = by_runner_draft(r, seqs, n, p->n_drafts, propose_row, p, conf, err);
+    bool queues = status == BY_OK && can_queue(p, n);
+    by_draft_picker picker = {.pick = propose_row, .queue = queues ? queue_row : NULL, .arg = p, .drawn = p->spec->queued};
+    if (status == BY_OK) status = by_runner_draft(r, seqs, n, p->n_drafts, &picker, conf, err);
+    if (status == BY_OK && queues) take_queued(p, n);
     for (int32_t i = 0; i < n; i++) {
         by_spec_drafts *d = p->targets[i].drafts;
-        if (p->targets[i].law->history)
+        if (p->targets[i].law->history && !queues)
             for (int32_t j = d->n; j-- > 0;) by_sample_history_pop(p->targets[i].law->history, d->ids[j]);
         if (status < 0 || d->n < 0) d->n = 0;
         else memcpy(d->conf, conf + (size_t)i * (size_t)p->n_drafts, (size_t)p->n_drafts * 4);

@@ -45,6 +45,7 @@ typedef struct by_spec {
     float *row, *q_row; /* [vocab]: logits that are edited; a draft's */
     by_draft_seq *seqs; /* [cap] of a draft call */
     float *conf;        /* [cap, BY_SPEC_DRAFTS_MAX] */
+    int32_t *queued;    /* [BY_SPEC_DRAFTS_MAX, cap]: what was drawn behind one another */
     int32_t cap;
     by_device *dev;     /* of the logits, when it draws by itself (by_device_draws); set by the owner, NULL: the host draws */
     by_draw *draws;     /* [cap_draws]: what the device is asked, and what it said */
@@ -92,8 +93,8 @@ bool by_spec_ask(by_spec *s, const by_spec_law *law, const by_spec_row *row, con
                  by_draw *out);
 /* Room for n draws; those asked before are forgotten. Errors: BY_ENOMEM. */
 by_status by_spec_reserve(by_spec *s, int32_t n, by_err *err);
-/* Draws s->draws[0..n), as asked. Errors: those of by_device_draw. */
-by_status by_spec_draw(by_spec *s, by_tensor logits, int32_t n, by_err *err);
+/* Draws s->draws[0..n), as asked; reads `also`, which may be absent, in the same wait. Errors: those of by_device_draw. */
+by_status by_spec_draw(by_spec *s, by_tensor logits, int32_t n, by_tensor also, void *also_to, by_err *err);
 
 /* A sequence to propose for. */
 typedef struct by_spec_target {

@@ -116,7 +116,7 @@ static void lay_out_drafts(by_draft_buffers *o, bump *b, const by_model *m, cons
     o->u = take(b, m->act, B * K, D);
     o->close = take(b, m->act, B * K, D);
     o->logits = take(b, BY_F32, B * K, c->vocab_size);
-    o->conf = take(b, BY_F32, 2 * B * K, 1);
+    o->conf = take(b, BY_F32, 4 * B * K, 1);
     o->bias = take(b, BY_F32, B, c->vocab_size);
     o->e = take(b, BY_BF16, B, c->draft.markov_rank);
 }
@@ -209,7 +209,7 @@ by_status by_runner_create(by_runner **out, by_model *model, by_kv *kv, const by
     if (status == BY_OK) status = by_staging_create(&r->staging, model->dev, (size_t)r->meta_ints * 4, err);
     if (status == BY_OK) status = by_host_experts_create(&r->host, model, most_rows(model, opts), err);
     if (status == BY_OK) status = by_replays_create(r, err);
-    size_t n_halves = 2 * (size_t)(r->max_draft_seqs + 1) * (size_t)(opts->n_drafts + 1);
+    size_t n_halves = 4 * (size_t)(r->max_draft_seqs + 1) * (size_t)(opts->n_drafts + 1);
     r->conf_halves = status == BY_OK ? by_alloc(BY_MEM_MODEL, n_halves * 4) : NULL;
     r->draft_ids = status == BY_OK ? by_alloc(BY_MEM_MODEL, (size_t)(r->max_draft_seqs + 1) * 4) : NULL;
     if (status == BY_OK && !(r->conf_halves && r->draft_ids)) status = BY_FAIL(err, BY_ENOMEM, "out of memory for the confidences of drafts");

@@ -108,13 +108,21 @@ typedef struct by_draft_seq {
 /* Chooses the token of draft j (0-based) of each sequence: row i of logits [n, V] fp32 on the device is the proposal's law for
  * sequence i before temperature, behind the tokens chosen before. */
 typedef by_status by_draft_pick(void *arg, int32_t j, by_tensor logits, int32_t *ids, by_err *err);
+/* The same, queued on a device that draws: ids as by_draws.ids has them. Nobody waits between the drafts of a block. */
+typedef by_status by_draft_queue(void *arg, int32_t j, by_tensor logits, by_tensor ids, by_err *err);
+typedef struct by_draft_picker {
+    by_draft_pick *pick;
+    by_draft_queue *queue; /* in place of pick; NULL = pick */
+    void *arg;
+    int32_t *drawn; /* [n_drafts][n] with queue: what was drawn, -1 = nothing */
+} by_draft_picker;
 
 /* Proposes n_drafts (1..opts.n_drafts) tokens for each of n sequences, at most by_runner_draft_seqs of them. conf [n][n_drafts]
  * gets the confidence head's raw values: 1 / (1 + exp(-value / temperature)) estimates the chance that the draft is
  * accepted when the ones before it were. Reads caches and writes none. Errors: BY_EINVAL, those of the operators and of pick.
  * Source: dspark.md section 4; goldens: model/<checkpoint>/speculation.jsonl, draft_first.npz. */
-by_status by_runner_draft(by_runner *r, const by_draft_seq *seqs, int32_t n, int32_t n_drafts, by_draft_pick *pick, void *arg,
-                          float *conf, by_err *err);
+by_status by_runner_draft(by_runner *r, const by_draft_seq *seqs, int32_t n, int32_t n_drafts, const by_draft_picker *picker, float *conf,
+                          by_err *err);
 int32_t by_runner_draft_seqs(const by_runner *r);
 
 /* Called with the residual streams [rows, m * D] before layer 0 (layer = 0) and after every layer (layer + 1). Tests and

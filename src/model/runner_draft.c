@@ -59,18 +59,53 @@ by_status by_runner_measure_drafts(by_runner *r, by_err *err) {
     return status;
 }
 
-/* Both halves of each, when all drafts are chosen: until then the device waits for nobody but who chooses. */
-static by_status read_confidences(by_runner *r, int32_t n, int32_t K, float *conf, by_err *err) {
+/* Both halves of each, when all drafts are chosen: until then the device waits for nobody but who chooses. With `drawn` also what the
+ * device drew. */
+static by_status read_answers(by_runner *r, int32_t n, int32_t K, float *conf, int32_t *drawn, by_err *err) {
     by_tensor t = r->draft_buf.conf;
     const float *from_u = r->conf_halves, *from_e = from_u + (int64_t)n * K;
-    BY_TRY(by_mem_read(r->conf_halves, t.mem, (size_t)t.off, (size_t)(n * K) * 8, err)); /* one value a row: stride 4 */
+    size_t bytes = (size_t)(n * K) * (drawn ? 16 : 8);
+    BY_TRY(by_mem_read(r->conf_halves, t.mem, (size_t)t.off, bytes, err)); /* one value a row: stride 4 */
     for (int32_t s = 0; s < n; s++)
         for (int32_t j = 0; j < K; j++) conf[(int64_t)s * K + j] = from_u[j * n + s] + from_e[j * n + s];
+    for (int32_t j = 0; drawn && j < K; j++) memcpy(drawn + (int64_t)j * n, from_e + (int64_t)n * K + (2 * j + 1) * n, (size_t)n * 4);
     return by_runner_problem(r, err); /* the block is through: its experts have answered */
 }
 
-by_status by_runner_draft(by_runner *r, const by_draft_seq *seqs, int32_t n, int32_t n_drafts, by_draft_pick *pick, void *arg,
-                          float *conf, by_err *err) {
+static by_status check_ids(const by_runner *r, int32_t j, const int32_t *ids, int32_t n, int32_t least, by_err *err) {
+    for (int32_t s = 0; s < n; s++)
+        if (ids[s] < least || ids[s] >= r->model->cfg.vocab_size)
+            return BY_FAIL(err, BY_EINVAL, "draft %d: id %d is outside 0..%d", j, ids[s], r->model->cfg.vocab_size - 1);
+    return BY_OK;
+}
+
+/* Draft after draft, each chosen by who is asked before the next is computed. */
+static by_status pick_drafts(by_runner *r, by_tensor prev, int32_t K, const by_draft_picker *p, by_err *err) {
+    int32_t n = (int32_t)prev.rows, *ids = r->draft_ids;
+    for (int32_t j = 0; j < K; j++) {
+        if (j > 0) BY_TRY(by_mem_write(r->meta, (size_t)prev.off, ids, (size_t)n * 4, err));
+        BY_TRY(by_graph_run_markov(r, prev, j * n, err));
+        BY_TRY(p->pick(p->arg, j, by_tensor_rows(r->draft_buf.logits, j * n, n), ids, err));
+        BY_TRY(check_ids(r, j, ids, n, 0, err));
+    }
+    return BY_OK;
+}
+
+/* All of them behind one another: the ids stay on the device. */
+static by_status queue_drafts(by_runner *r, by_tensor prev, int32_t K, const by_draft_picker *p, by_err *err) {
+    int32_t n = (int32_t)prev.rows;
+    by_tensor conf = r->draft_buf.conf;
+    for (int32_t j = 0; j < K; j++) {
+        by_tensor ids = by_tensor_make(conf.mem, conf.off + (2 * (int64_t)K + 2 * j) * n * 4, BY_I32, 2, n);
+        BY_TRY(by_graph_run_markov(r, prev, j * n, err));
+        BY_TRY(p->queue(p->arg, j, by_tensor_rows(r->draft_buf.logits, j * n, n), ids, err));
+        prev = by_tensor_make(ids.mem, ids.off, BY_I32, n, 1);
+    }
+    return BY_OK;
+}
+
+by_status by_runner_draft(by_runner *r, const by_draft_seq *seqs, int32_t n, int32_t n_drafts, const by_draft_picker *picker, float *conf,
+                          by_err *err) {
     BY_TRY(check_draft(r, seqs, n, n_drafts, err));
     BY_TRY(by_runner_stage_begin(r, err));
     describe_block(r, seqs, n, n_drafts);
@@ -79,13 +114,8 @@ by_status by_runner_draft(by_runner *r, const by_draft_seq *seqs, int32_t n, int
     for (int32_t s = 0; s < n; s++) first[s] = ids[s] = seqs[s].token;
     BY_TRY(by_runner_stage_send(r, err));
     BY_TRY(by_graph_run_block(r, err));
-    for (int32_t j = 0; j < n_drafts; j++) {
-        if (j > 0) BY_TRY(by_mem_write(r->meta, (size_t)prev.off, ids, (size_t)n * 4, err));
-        BY_TRY(by_graph_run_markov(r, prev, j * n, err));
-        BY_TRY(pick(arg, j, by_tensor_rows(r->draft_buf.logits, j * n, n), ids, err));
-        for (int32_t s = 0; s < n; s++)
-            if (ids[s] < 0 || ids[s] >= r->model->cfg.vocab_size)
-                return BY_FAIL(err, BY_EINVAL, "draft %d: id %d is outside 0..%d", j, ids[s], r->model->cfg.vocab_size - 1);
-    }
-    return read_confidences(r, n, n_drafts, conf, err);
+    BY_TRY(picker->queue ? queue_drafts(r, prev, n_drafts, picker, err) : pick_drafts(r, prev, n_drafts, picker, err));
+    BY_TRY(read_answers(r, n, n_drafts, conf, picker->queue ? picker->drawn : NULL, err));
+    for (int32_t j = 0; picker->queue && j < n_drafts; j++) BY_TRY(check_ids(r, j, picker->drawn + (int64_t)j * n, n, -1, err));
+    return BY_OK;
 }

@@ -33,7 +33,8 @@ typedef struct by_draft_buffers {
     by_tensor idx, weight;                         /* routing of the draft layers, [T, k] */
     by_tensor u, close;                            /* [B K, D]: last hidden before and after its norm, by draft, then sequence */
     by_tensor logits;                              /* [B K, V] */
-    by_tensor conf;                                /* [2 B K, 1]: the halves of the confidences, first those from u, then those from e */
+    by_tensor conf;                                /* [4 B K, 1]: the halves of the confidences, first those from u, then those from e;
+                                                    * behind them what was drawn on the device, [K][2][B] int32: all in one piece */
     by_tensor bias, e;                             /* one draft of every sequence: [B, V], [B, rank] */
 } by_draft_buffers;
 
@@ -54,7 +55,7 @@ struct by_runner {
     by_kept_buffers kept_buf; /* absent without truncation */
     by_draft_buffers draft_buf; /* absent without drafts */
     int32_t max_draft_seqs;
-    float *conf_halves; /* [2 max_draft_seqs n_drafts]: of the confidences, on the host */
+    float *conf_halves; /* [4 max_draft_seqs n_drafts]: of the confidences, and what was drawn, on the host */
     int32_t *draft_ids; /* [max_draft_seqs]: the newest draft of each sequence */
     by_batch draft_block;     /* rows of the draft call */
     by_batch batch;           /* all rows */

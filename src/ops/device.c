@@ -298,6 +298,20 @@ by_device_counts by_device_counts_get(const by_device *dev) {
     return n;
 }
 
+by_device_pace by_device_pace_get(const by_device *dev) {
+    by_device_pace p = {0};
+    if (dev->vt) dev->vt->pace(dev, &p);
+    return p;
+}
+
+void by_device_lap(by_device *dev) {
+    if (dev->vt) dev->vt->lap(dev);
+}
+
+void by_device_rests(by_device *dev) {
+    if (dev->vt) dev->vt->rests(dev);
+}
+
 /* ---- recordings ---- */
 
 bool by_device_records(const by_device *dev) { return dev->vt != NULL; }
@@ -355,6 +369,7 @@ by_status by_device_draw(by_device *dev, by_tensor logits, const by_draws *what,
         assert(!d->judges || (d->draft >= 0 && d->draft < logits.cols && d->q_row >= 0 && d->q_row < what->proposed.rows));
         assert(!d->judges || (d->inv_t == d->report_inv_t && d->kind != BY_DRAW_ARGMAX && what->proposed.cols == logits.cols));
     }
+    assert(!what->ids.mem || (what->ids.dtype == BY_I32 && what->ids.rows == 2 && what->ids.cols == what->n));
     assert(logits.dtype == BY_F32);
     return what->n > 0 ? dev->vt->draw(dev, &logits, what, err) : BY_OK;
 }

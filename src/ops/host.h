@@ -59,6 +59,9 @@ typedef struct by_mem_vt {
     by_status (*record_end)(by_device *dev, void **out, by_err *err);
     by_status (*replay)(by_device *dev, void *recorded, by_err *err);
     void (*forget)(void *recorded);
+    void (*pace)(const by_device *dev, by_device_pace *out);
+    void (*lap)(by_device *dev);
+    void (*rests)(by_device *dev);
 } by_mem_vt;
 
 struct by_recording {

@@ -96,6 +96,18 @@ typedef struct by_device_counts {
 } by_device_counts;
 by_device_counts by_device_counts_get(const by_device *dev);
 
+/* Where the time of a device with its own memory goes, by its own clock: it works from the first description or draw that is sent behind a
+ * wait for an answer until that answer is complete, and is idle until the next. A wait that by_device_rests is called behind does not count:
+ * nothing was to be done. All 0 elsewhere. */
+typedef struct by_device_pace {
+    double busy_s, idle_s;
+    uint64_t n_idle;  /* idle times */
+    double lap_ms[2]; /* of the newest work: until by_device_lap, and from there on; 0 when that was not called */
+} by_device_pace;
+by_device_pace by_device_pace_get(const by_device *dev);
+void by_device_lap(by_device *dev);
+void by_device_rests(by_device *dev);
+
 typedef struct by_device_room {
     int64_t limit; /* bytes that by_mem handles may take together; 0 = no limit */
     int64_t used;  /* by allocated and imported memory, and scratch of operators; what stays on the host does not count */
@@ -247,6 +259,11 @@ typedef struct by_draws {
     by_drawn_top *tops;        /* [n, top_stride]: the first n_top of a draw's; NULL when no draw reports any */
     int32_t top_stride;
     by_tensor proposed; /* [.., V] F32: rows that judged drafts were drawn from; absent when none is judged */
+    /* Not absent: nobody waits, and out and tops are not written. [2, n] I32 without gaps gets, first, tokens to go on with (any token for
+     * what was not drawn), then what was drawn, or -1. */
+    by_tensor ids;
+    by_tensor also; /* read in the same wait, rows without gaps, to also_to; absent: nothing */
+    void *also_to;
 } by_draws;
 
 /* Whether by_device_draw works: devices whose memory is far, where rows of logits had better stay. */
@@ -254,7 +271,7 @@ bool by_device_draws(const by_device *dev);
 /* Makes room for up to n draws of any kind from rows of V logits, with so many edits in all and likeliest tokens each. More can be drawn,
  * but then the device allocates. Errors: BY_ENOMEM, BY_EUNSUPPORTED. */
 by_status by_device_draw_room(by_device *dev, int32_t n, int64_t V, int32_t n_edits, int32_t n_top, by_err *err);
-/* Draws tokens from rows of logits [.., V] F32, which stay as they are; waits. Errors: BY_ENOMEM, BY_EDEVICE, BY_EUNSUPPORTED. */
+/* Draws tokens from rows of logits [.., V] F32, which stay as they are; waits, unless what->ids is there. Errors: BY_ENOMEM, BY_EDEVICE, BY_EUNSUPPORTED. */
 by_status by_device_draw(by_device *dev, by_tensor logits, const by_draws *what, by_err *err);
 
 /* ---- the batch and the caches --------------------------------------------------------------------------------- */

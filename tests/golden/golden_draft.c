@@ -116,7 +116,7 @@ static int64_t replay_step(bench *e, const by_json *step, int32_t *tokens, int64
     assert_int_equal(integer(step, "anchor_token"), tokens[a]);
     float conf[K_MAX];
     by_draft_seq q = {.slot = e->seq.slot, .token = tokens[a], .position = a};
-    check(by_runner_draft(e->runner, &q, 1, e->K, pick, e, conf, &err));
+    check(by_runner_draft(e->runner, &q, 1, e->K, &(by_draft_picker){.pick = pick, .arg = e}, conf, &err));
     const by_json *drafts = by_json_get(step, "drafts"), *want = by_json_get(step, "confidence"), *out = by_json_get(step, "emitted");
     assert_int_equal(drafts->n, e->K);
     for (int32_t j = 0; j < e->K; j++) {

@@ -251,7 +251,7 @@ static int compare_laws(by_device *dev, int32_t V, int rounds) {
         }
         MUST(by_mem_write(m, 0, rows, (size_t)V * N * 4, err));
         MUST(by_mem_write(m, (size_t)V * N * 4, qs, (size_t)V * N * 4, err));
-        MUST(by_spec_draw(&far, by_tensor_make(m, 0, BY_F32, N, V), n, err));
+        MUST(by_spec_draw(&far, by_tensor_make(m, 0, BY_F32, N, V), n, (by_tensor){0}, NULL, err));
         for (int i = 0; i < N; i++) {
             n_drawn += all[i].draw >= 0 && far.drawn[all[i].draw].id >= 0;
             bad += !same_token(&far, &near, &all[i], rows + (size_t)i * (size_t)V);
@@ -303,7 +303,7 @@ static int judged_law(by_device *dev, int rounds) {
                 by_spec_drafts told = {.row = 0};
                 if (!by_spec_ask(&s, &of, &row, &told, drafts[i], 0, &s.draws[i])) return printf("not asked FAILED\n"), 1;
             }
-            MUST(by_spec_draw(&s, by_tensor_make(m, 0, BY_F32, 1, V), EACH, err));
+            MUST(by_spec_draw(&s, by_tensor_make(m, 0, BY_F32, 1, V), EACH, (by_tensor){0}, NULL, err));
             for (int i = 0; i < EACH; i++) n[s.drawn[i].id]++, all++, accepted += s.drawn[i].accepted;
         }
         int free_n = -1;

@@ -38,6 +38,14 @@ struct by_cuda_call {
     uint64_t *done; /* counts those that have returned */
 };
 
+/* Of by_device_pace: events around what runs between two waits. */
+struct by_cuda_pace {
+    cudaEvent_t began, lapped, ended[2];
+    int newest;                  /* of ended */
+    bool works, has_lap, rested; /* began is of now; lapped is; what comes next has no idle time in front */
+    by_device_pace sum;
+};
+
 /* dev->impl of the backend. */
 struct by_cuda {
     by_device *dev;
@@ -70,6 +78,7 @@ struct by_cuda {
         void *device;
     } tables[BY_CUDA_TABLES];
     int n_tables;
+    by_cuda_pace pace;
     uint64_t allocs, syncs;  /* calls that steady state must not make */
     uint64_t bytes_down;
 };
@@ -119,6 +128,15 @@ by_status by_cuda_record_end(by_device *dev, void **out, by_err *err);
 by_status by_cuda_replay(by_device *dev, void *recorded, by_err *err);
 void by_cuda_forget(void *recorded);
 by_status by_cuda_refuse_record(const by_cuda *c, const char *what, by_err *err);
+/* cuda_pace.cu. begin: in front of what is sent. end: behind what an answer is of. waited: once that is complete. */
+by_status by_cuda_pace_open(by_cuda *c, by_err *err);
+void by_cuda_pace_close(by_cuda *c);
+void by_cuda_pace_begin(by_cuda *c);
+void by_cuda_pace_end(by_cuda *c);
+void by_cuda_pace_waited(by_cuda *c);
+void by_cuda_pace_get(const by_device *dev, by_device_pace *out);
+void by_cuda_lap(by_device *dev);
+void by_cuda_rests(by_device *dev);
 by_status by_cuda_moe_plain(by_device *dev, const by_moe_args *args, by_err *err);
 by_status by_cuda_beside_init(by_device *dev, by_err *err);
 void by_cuda_beside_close(by_cuda *c);

@@ -99,6 +99,7 @@ static void cuda_close(by_device *dev) {
     if (!c) return;
     if (c->stream) cudaStreamSynchronize(c->stream);
     by_cuda_beside_close(c);
+    by_cuda_pace_close(c);
     for (cudaEvent_t e : c->staged)
         if (e) cudaEventDestroy(e);
     by_cuda_drop_tables(c, false);
@@ -126,6 +127,7 @@ static by_status wait_for(by_cuda *c, cudaEvent_t event, by_err *err) {
 /* Moves n bytes up through the ring. */
 by_status by_cuda_upload(by_cuda *c, unsigned char *to, const void *src, size_t n, by_err *err) {
     BY_TRY(by_cuda_refuse_record(c, "an upload", err));
+    by_cuda_pace_begin(c);
     const unsigned char *from = static_cast<const unsigned char *>(src);
     while (n) {
         size_t room = STAGE_BYTES - c->stage_used, part = n < room ? n : room;
@@ -220,7 +222,9 @@ by_status by_cuda_download(by_cuda *c, const by_cuda_piece *pieces, int n, by_er
         if (small) used += (pieces[i].n + 63) / 64 * 64;
     }
     c->syncs++;
+    by_cuda_pace_end(c);
     BY_CUDA_TRY(err, cudaStreamSynchronize(c->stream));
+    by_cuda_pace_waited(c);
     used = 64;
     for (int i = 0; i < n; i++) {
         if (pieces[i].n == 0 || !fits(pieces[i])) continue;
@@ -320,6 +324,7 @@ static by_status cuda_send(by_mem *m, size_t off, const void *src, size_t n, voi
     cudaEvent_t event = static_cast<cudaEvent_t>(*mark);
     if (!event) BY_CUDA_TRY(err, cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     *mark = event;
+    by_cuda_pace_begin(c);
     if (n) BY_CUDA_TRY(err, cudaMemcpyAsync(m->ptr + off, src, n, cudaMemcpyHostToDevice, c->stream));
     BY_CUDA_TRY(err, cudaEventRecord(event, c->stream));
     return BY_OK;
@@ -334,7 +339,7 @@ static void cuda_drop_mark(void *mark) {
 static const by_mem_vt cuda_vt = {cuda_close, cuda_measure, cuda_alloc, cuda_free, cuda_write, cuda_read, cuda_zero, cuda_copy, cuda_read_rate,
                                   by_cuda_draw, by_cuda_draw_room, cuda_host_alloc, cuda_host_free, cuda_send, cuda_sent, cuda_drop_mark,
                                   cuda_counts, cuda_memory, by_cuda_beside_init, by_cuda_beside, by_cuda_join, by_cuda_record_begin,
-                                  by_cuda_record_end, by_cuda_replay, by_cuda_forget};
+                                  by_cuda_record_end, by_cuda_replay, by_cuda_forget, by_cuda_pace_get, by_cuda_lap, by_cuda_rests};
 
 static by_status open_state(by_cuda *c, const char **name, by_err *err) {
     static char text[280];
@@ -359,6 +364,7 @@ static by_status open_state(by_cuda *c, const char **name, by_err *err) {
     c->router_bytes = 16 << 20; /* 10,922 rows of 384 experts; more go in slices */
     BY_CUDA_TRY(err, cudaMalloc(reinterpret_cast<void **>(&c->router), c->router_bytes));
     for (cudaEvent_t &e : c->staged) BY_CUDA_TRY(err, cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+    BY_TRY(by_cuda_pace_open(c, err));
     return by_cuda_few_probe(c, err);
 }
 

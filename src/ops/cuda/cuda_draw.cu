@@ -460,8 +460,16 @@ __device__ static int32_t judge(const draw_job &j, const draw_law &p, const floa
     return id == NO_MASS ? lowest_top(row, V, p.max, s) : id;
 }
 
+/* ids, unless NULL: a token that others may look up, and what was drawn. */
+__device__ static void put_drawn(by_drawn *out, const by_drawn &q, int32_t *ids, int n_ids) {
+    *out = q;
+    if (!ids) return;
+    ids[blockIdx.x] = max(q.id, 0);
+    ids[n_ids + blockIdx.x] = q.id;
+}
+
 __global__ void __launch_bounds__(DRAW_THREADS) draw_kernel(view logits, view proposed, const draw_job *jobs, by_drawn *out,
-                                                            by_drawn_top *tops, int top_stride) {
+                                                            by_drawn_top *tops, int top_stride, int32_t *ids, int n_ids) {
     BY_CUDA_DYNAMIC(float, sums); /* [2][blocks] */
     __shared__ draw_shared s;
     const draw_job &j = jobs[blockIdx.x];
@@ -476,7 +484,7 @@ __global__ void __launch_bounds__(DRAW_THREADS) draw_kernel(view logits, view pr
     float max = fine ? row_top(row, V, s) : NAN;
     by_drawn q = {-1, 0, max, 0, 0, 0};
     if (!(max > -INFINITY)) { /* also NaN */
-        if (tid == 0) out[blockIdx.x] = q;
+        if (tid == 0) put_drawn(out + blockIdx.x, q, ids, n_ids);
         return;
     }
     draw_law law = {max, d.inv_t, 0, 0, 0, 0, 0, false};
@@ -490,7 +498,7 @@ __global__ void __launch_bounds__(DRAW_THREADS) draw_kernel(view logits, view pr
     }
     if (q.id >= 0) q.logit = row[q.id];
     else q.id = -1;
-    if (tid == 0) out[blockIdx.x] = q;
+    if (tid == 0) put_drawn(out + blockIdx.x, q, ids, n_ids);
     if (d.n_top == 0 || q.id < 0) return;
     law.inv_t = d.report_inv_t;
     law.log_s = q.log_sum;
@@ -568,13 +576,17 @@ by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draws *
                        logits->cols, err));
     size_t smem = (V + DRAW_BLOCK - 1) / DRAW_BLOCK * 8;
     BY_TRY(by_cuda_smem(draw_kernel, smem, err));
+    int32_t *ids = w->ids.mem ? reinterpret_cast<int32_t *>(w->ids.mem->ptr + w->ids.off) : nullptr;
     for (int32_t i = 0; i < w->n; i += slice)
         BY_CUDA_TRY(err, by_cuda_launch(c, draw_kernel, dim3(static_cast<unsigned>(w->n - i < slice ? w->n - i : slice)), DRAW_THREADS, smem,
                                         view_of(*logits), view_of(w->proposed), reinterpret_cast<const draw_job *>(jobs) + i,
                                         reinterpret_cast<by_drawn *>(drawn) + i,
-                                        reinterpret_cast<by_drawn_top *>(top) + static_cast<int64_t>(i) * w->top_stride, w->top_stride));
-    const by_cuda_piece pieces[] = {{w->out, drawn, n * sizeof(by_drawn)}, {w->tops, top, tops * sizeof(by_drawn_top)}};
-    return by_cuda_download(c, pieces, tops ? 2 : 1, err);
+                                        reinterpret_cast<by_drawn_top *>(top) + static_cast<int64_t>(i) * w->top_stride, w->top_stride, ids ? ids + i : ids, w->n));
+    BY_CUDA_LAUNCHED(err, "draw");
+    if (ids) return BY_OK;
+    by_cuda_piece pieces[3] = {{w->out, drawn, n * sizeof(by_drawn)}, {w->tops, top, tops * sizeof(by_drawn_top)}, {w->also_to, nullptr, 0}};
+    if (w->also.mem) pieces[2].from = w->also.mem->ptr + w->also.off, pieces[2].n = static_cast<size_t>(w->also.rows * w->also.stride);
+    return by_cuda_download(c, pieces, 3, err);
 }
 
 /* The most that the call above asks for with so many draws, whatever they are. */
