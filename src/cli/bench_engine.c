@@ -13,7 +13,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/flopbench.h"
-#include "base/membench.h"
 #include "base/rng.h"
 #include "cli/bench.h"
 #include "cli/bench_report.h"

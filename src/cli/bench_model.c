@@ -7,7 +7,6 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/membench.h"
 #include "base/rng.h"
 #include "cli/bench.h"
 #include "cli/bench_report.h"
@@ -158,7 +157,7 @@ static by_status run_all(bench *b, by_err *err) {
     for (int64_t i = 0; i < longest; i++)
         b->tokens[i] = (int32_t)by_rng_below(&rng, (uint64_t)b->solo.model->cfg.vocab_size);
     if (b->limits)
-        BY_TRY(by_membench_read(&b->read_bytes_s, by_device_threads(b->solo.dev), (size_t)512 << 20, 5, err));
+        BY_TRY(by_device_read_rate(b->solo.dev, &b->read_bytes_s, err));
     for (int i = 0; i < n_prompts; i++)
         if (prompts[i]) BY_TRY(run_prefill(b, prompts[i], err));
     for (int d = 0; d < n_depths; d++)
