@@ -17,7 +17,7 @@
     BY_ABSENT("--no-draft-graphs,--graph-step,--draft-graph-step",                                                     \
               "draft calls are not recorded, and recorded steps have 1, 2, 4 or a multiple of 8 rows"),                \
     BY_ABSENT("--cuda-graph-bs,--cuda-graph-sizes,--cudagraph-capture-sizes",                                          \
-              "recorded steps have 1, 2, 4 or a multiple of 8 rows; see --cuda-graph-max-bs"),                                                                     \
+              "recorded steps have 1, 2, 4 or a multiple of 8 rows; see --cuda-graph-max-bs"),          \
     BY_ABSENT("--kernel-cache-dir", "kernels are compiled when the program is built"),                                 \
     BY_ABSENT("--index-workspace", "what a step needs is taken at the start; --max-num-batched-tokens bounds it"),     \
     BY_ABSENT("--engram-store", "the tables lie where the checkpoint is opened: mapped, or on the device"),            \

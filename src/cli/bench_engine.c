@@ -4,8 +4,8 @@
  * the machine are the best of several windows, so the figures beside them are those of the best run; ratios are medians over
  * neighbouring runs.
  *
- * A device with memory of its own holds one model: there asynchronous steps are timed first, then the others. Beside them is how long the
- * device had nothing to do between steps, by its own clock, what was allocated and waited for, and how many steps came from recordings. */
+ * With a device that has its own memory: how long it had nothing to do between steps, by its own clock, what was allocated and waited
+ * for, and how many steps came from recordings. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +47,8 @@ typedef struct {
     by_flag_list counts;
     int64_t n_prompt, n_gen, repeat;
     bool json;
-    by_engine *engines[2]; /* open now */
-    timing times[MAX_COUNTS][2][BY_BENCH_REPEAT_MAX];
+    by_engine *engine;
+    timing times[2][BY_BENCH_REPEAT_MAX];
     bool far; /* the device has its own memory */
     by_rng rng;
     double read_bytes_s, flop_s;
@@ -58,10 +58,12 @@ typedef struct {
 } bench;
 
 static by_status one_run(bench *b, int which, int64_t n, timing *out, by_err *err) {
-    by_engine_stats before = by_engine_stats_get(b->engines[which]), after;
-    by_bench_run r = {.engine = b->engines[which], .n_requests = n, .n_prompt = b->n_prompt, .n_gen = b->n_gen, .rng = &b->rng};
+    by_engine_wait_idle(b->engine, -1);
+    by_engine_set_async(b->engine, which == 1);
+    by_engine_stats before = by_engine_stats_get(b->engine), after;
+    by_bench_run r = {.engine = b->engine, .n_requests = n, .n_prompt = b->n_prompt, .n_gen = b->n_gen, .rng = &b->rng};
     BY_TRY(by_bench_requests_run(&r, err));
-    after = by_engine_stats_get(b->engines[which]);
+    after = by_engine_stats_get(b->engine);
     uint64_t steps = after.n_steps - before.n_steps, decodes = after.n_decode_steps - before.n_decode_steps;
     *out = (timing){.seconds = r.decode_s, .sched_us = steps ? (after.plan_s - before.plan_s) / (double)steps * 1e6 : 0,
                     .cpu_ms = decodes ? (after.decode_cpu_s - before.decode_cpu_s) / (double)decodes * 1e3 : 0};
@@ -80,30 +82,22 @@ static double least(const double *v, int64_t n) {
     return best;
 }
 
-/* One engine's, by number of sequences. */
-static by_status collect(bench *b, int count, int k, int64_t n, int i, by_err *err) {
-    timing t;
-    if (i == 0) BY_TRY(one_run(b, k, n, &t, err)); /* warms up */
-    return one_run(b, k, n, &b->times[count][k][i], err);
-}
-
-static void finish(bench *b, int count, int64_t n) {
+static void finish(const bench *b, row *r, int64_t n) {
     enum { MOST = BY_BENCH_REPEAT_MAX };
     double s[2][MOST], us[2][MOST], cpu[2][MOST], ratio[MOST], cpu_ratio[MOST], idle[MOST];
     int repeat = (int)b->repeat;
     for (int i = 0; i < repeat; i++) {
         for (int k = 0; k < 2; k++) {
-            const timing *t = &b->times[count][k][i];
+            const timing *t = &b->times[k][i];
             s[k][i] = t->seconds;
             us[k][i] = t->sched_us;
             cpu[k][i] = t->cpu_ms;
         }
         ratio[i] = s[1][i] / s[0][i];
         cpu_ratio[i] = cpu[1][i] / cpu[0][i];
-        idle[i] = b->times[count][1][i].idle;
+        idle[i] = b->times[1][i].idle;
     }
-    const timing *last = &b->times[count][1][repeat - 1];
-    row *r = &b->rows[b->n_rows++];
+    const timing *last = &b->times[1][repeat - 1];
     *r = (row){.n_seqs = n, .async_ratio = by_bench_median(ratio, repeat), .async_cpu_ratio = by_bench_median(cpu_ratio, repeat),
                .idle = by_bench_median(idle, repeat), .allocs = last->allocs, .waits = last->waits, .replayed = last->replayed};
     for (int k = 0; k < 2; k++) {
@@ -116,47 +110,26 @@ static void finish(bench *b, int count, int64_t n) {
     }
 }
 
-/* Against what the machine can do. The engine of `which` is open. */
-static void set_floors(bench *b, int which) {
-    for (int i = 0; i < b->n_rows; i++) {
-        row *r = &b->rows[i];
-        by_traffic w = by_model_traffic(by_engine_model(b->engines[which]), r->n_seqs, r->n_seqs);
-        double flops = b->flop_s > 0 ? w.flops / b->flop_s : 0, bytes = w.weight_bytes / b->read_bytes_s;
-        r->floor_ms = (flops > bytes ? flops : bytes) * 1e3;
-    }
+static by_status measure(bench *b, int64_t n, by_err *err) {
+    timing t;
+    for (int k = 0; k < 2; k++) BY_TRY(one_run(b, k, n, &t, err)); /* warms up */
+    for (int i = 0; i < b->repeat; i++)
+        for (int j = 0; j < 2; j++) BY_TRY(one_run(b, (j + i) % 2, n, &b->times[(j + i) % 2][i], err));
+    row *r = &b->rows[b->n_rows++];
+    finish(b, r, n);
+    by_traffic w = by_model_traffic(by_engine_model(b->engine), n, n);
+    double flops = b->flop_s > 0 ? w.flops / b->flop_s : 0, bytes = w.weight_bytes / b->read_bytes_s;
+    r->floor_ms = (flops > bytes ? flops : bytes) * 1e3;
+    return BY_OK;
 }
 
-static by_status open_engine(bench *b, int k, int64_t most, by_err *err) {
+static by_status open_engine(bench *b, int64_t most, by_err *err) {
     by_engine_opts o;
     if (!b->flags.max_seqs) b->flags.max_seqs = most;
     if (!b->flags.model.context) b->flags.model.context = b->n_prompt + b->n_gen + 1;
-    b->flags.async = k == 1;
     BY_TRY(by_engine_flags_opts(&o, &b->flags, err));
     b->far = o.device.backend == BY_BACKEND_CUDA;
-    return by_engine_open(&b->engines[k], &o, err);
-}
-
-/* Both in turns. */
-static by_status time_near(bench *b, const int64_t *counts, int n, by_err *err) {
-    BY_TRY(open_engine(b, 0, 1, err));
-    for (int c = 0; c < n; c++)
-        for (int i = 0; i < b->repeat; i++)
-            for (int j = 0; j < 2; j++) BY_TRY(collect(b, c, (j + i) % 2, counts[c], i, err));
-    return BY_OK;
-}
-
-/* The one that is open, then the other. */
-static by_status time_far(bench *b, const int64_t *counts, int n, by_err *err) {
-    for (int k = 1; k >= 0; k--) {
-        if (k == 0) {
-            by_engine_close(b->engines[1]);
-            b->engines[1] = NULL;
-            BY_TRY(open_engine(b, 0, 1, err));
-        }
-        for (int c = 0; c < n; c++)
-            for (int i = 0; i < b->repeat; i++) BY_TRY(collect(b, c, k, counts[c], i, err));
-    }
-    return BY_OK;
+    return by_engine_open(&b->engine, &o, err);
 }
 
 static by_status run_all(bench *b, by_err *err) {
@@ -168,19 +141,17 @@ static by_status run_all(bench *b, by_err *err) {
             return BY_FAIL(err, BY_EINVAL, "--sequences: %lld is outside 1..%d", (long long)counts[i], BY_LIMIT_SEQS);
         most = counts[i] > most ? counts[i] : most;
     }
-    BY_TRY(open_engine(b, 1, most, err));
-    BY_TRY(b->far ? time_far(b, counts, n, err) : time_near(b, counts, n, err));
-    for (int c = 0; c < n; c++) finish(b, c, counts[c]);
-    by_device *dev = by_engine_model(b->engines[0])->dev;
+    BY_TRY(open_engine(b, most, err));
+    by_device *dev = by_engine_model(b->engine)->dev;
     BY_TRY(by_device_read_rate(dev, &b->read_bytes_s, err));
     if (!b->far) BY_TRY(by_flopbench_bf16(&b->flop_s, &b->unit, by_device_threads(dev), 5, err));
-    set_floors(b, 0);
+    for (int i = 0; i < n; i++) BY_TRY(measure(b, counts[i], err));
     return BY_OK;
 }
 
 /* Where the device computes by itself. */
 static void print_device(const bench *b) {
-    const by_device *dev = by_engine_model(b->engines[0])->dev;
+    const by_device *dev = by_engine_model(b->engine)->dev;
     printf("%s, prompts of %lld tokens, %lld tokens each; the device reads %.0f GB/s\n\n", by_device_name(dev), (long long)b->n_prompt,
            (long long)b->n_gen, b->read_bytes_s * 1e-9);
     printf("%9s %9s %9s %8s %8s %8s %8s %7s %9s %8s %7s %7s %7s %7s\n", "sequences", "tokens/s", "not async", "step ms", "median", "cpu ms",
@@ -194,7 +165,7 @@ static void print_device(const bench *b) {
 }
 
 static void print_table(const bench *b) {
-    int32_t threads = by_device_threads(by_engine_model(b->engines[0])->dev);
+    int32_t threads = by_device_threads(by_engine_model(b->engine)->dev);
     printf("%d thread%s, prompts of %lld tokens, %lld tokens each; these threads read %.1f GB/s and do %.0f GFLOP/s (%s)\n\n",
            threads, threads == 1 ? "" : "s", (long long)b->n_prompt, (long long)b->n_gen, b->read_bytes_s * 1e-9, b->flop_s * 1e-9, b->unit);
     printf("%9s %9s %9s %7s %8s %8s %8s %8s %7s %9s %9s %8s\n", "sequences", "tokens/s", "not async", "of one", "step ms", "median", "cpu ms",
@@ -210,7 +181,7 @@ static void print_table(const bench *b) {
 static void print_json(const bench *b) {
     by_buf out = {0};
     by_json_out o = by_bench_json_begin(&out, "engine");
-    by_json_out_member_int(&o, "threads", by_device_threads(by_engine_model(b->engines[0])->dev));
+    by_json_out_member_int(&o, "threads", by_device_threads(by_engine_model(b->engine)->dev));
     by_json_out_member_int(&o, "n_prompt", b->n_prompt);
     by_json_out_member_int(&o, "n_gen", b->n_gen);
     by_json_out_member_int(&o, "repetitions", b->repeat);
@@ -266,7 +237,7 @@ int by_bench_engine(int argc, char **argv) {
     if (status == BY_OK && b.json) print_json(&b);
     else if (status == BY_OK && b.far) print_device(&b);
     else if (status == BY_OK) print_table(&b);
-    for (int k = 0; k < 2; k++) by_engine_close(b.engines[k]);
+    by_engine_close(b.engine);
     by_args_free(flags, n_flags);
     by_engine_flags_deinit(&b.flags);
     return by_bench_exit(status, &err);

@@ -146,6 +146,7 @@ by_status by_engine_open(by_engine **out, const by_engine_opts *opts, by_err *er
     by_engine *e = by_alloc_zero(BY_MEM_REQUEST, sizeof *e);
     if (!e) return BY_FAIL(err, BY_ENOMEM, "out of memory for the engine");
     e->opts = *opts;
+    atomic_init(&e->async, opts->async);
     pthread_mutex_init(&e->lock, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -245,6 +246,8 @@ bool by_engine_wait_idle(by_engine *e, int64_t timeout_ms) {
     pthread_mutex_unlock(&e->lock);
     return idle;
 }
+
+void by_engine_set_async(by_engine *e, bool async) { atomic_store(&e->async, async); }
 
 by_engine_stats by_engine_stats_get(by_engine *e) {
     pthread_mutex_lock(&e->lock);

@@ -260,4 +260,7 @@ typedef struct by_engine_stats {
 } by_engine_stats;
 by_engine_stats by_engine_stats_get(by_engine *e);
 
+/* Whether steps from the next one on are prepared while the one before runs. Any thread; results are the same. */
+void by_engine_set_async(by_engine *e, bool async);
+
 #endif

@@ -226,6 +226,7 @@ typedef struct by_drafting {
 
 struct by_engine {
     by_engine_opts opts;
+    _Atomic bool async; /* opts.async, unless changed */
     by_device *dev;
     by_model *model;
     by_kv *kv;

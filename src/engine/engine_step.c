@@ -624,7 +624,7 @@ void *by_engine_scheduler_main(void *arg) {
         if (!nothing) hand_over(e, job);
         if (last) wait_and_commit(e, last);
         last = nothing ? NULL : job;
-        if (last && !e->opts.async) {
+        if (last && !atomic_load(&e->async)) {
             wait_and_commit(e, last);
             last = NULL;
         }

@@ -271,7 +271,8 @@ bool by_device_draws(const by_device *dev);
 /* Makes room for up to n draws of any kind from rows of V logits, with so many edits in all and likeliest tokens each. More can be drawn,
  * but then the device allocates. Errors: BY_ENOMEM, BY_EUNSUPPORTED. */
 by_status by_device_draw_room(by_device *dev, int32_t n, int64_t V, int32_t n_edits, int32_t n_top, by_err *err);
-/* Draws tokens from rows of logits [.., V] F32, which stay as they are; waits, unless what->ids is there. Errors: BY_ENOMEM, BY_EDEVICE, BY_EUNSUPPORTED. */
+/* Draws tokens from rows of logits [.., V] F32, which stay as they are; waits, unless what->ids is there. Errors: BY_ENOMEM, BY_EDEVICE,
+ * BY_EUNSUPPORTED. */
 by_status by_device_draw(by_device *dev, by_tensor logits, const by_draws *what, by_err *err);
 
 /* ---- the batch and the caches --------------------------------------------------------------------------------- */

@@ -174,7 +174,8 @@ static int run_company(by_numerics numerics, const outcome *alone, outcome *comp
         const by_engine_stats *s = &company->stats;
         all = s->draft.n_verified > 0 && s->n_replayed > 0 && s->copied_bytes[BY_COPY_FORK] > 0 && (!exact || s->sched.n_preempted > 0);
         printf("    %d steps, %d from recordings, %d of %d drafts accepted, %d swapped out, %d bytes for choices %s\n", (int)s->n_steps,
-               (int)s->n_replayed, (int)s->draft.n_accepted, (int)s->draft.n_verified, (int)s->sched.n_preempted, (int)s->copied_bytes[BY_COPY_FORK], all ? "ok" : "not all");
+               (int)s->n_replayed, (int)s->draft.n_accepted, (int)s->draft.n_verified, (int)s->sched.n_preempted,
+               (int)s->copied_bytes[BY_COPY_FORK], all ? "ok" : "not all");
     }
     return bad > 0 || !all;
 }

@@ -581,7 +581,8 @@ by_status by_cuda_draw(by_device *dev, const by_tensor *logits, const by_draws *
         BY_CUDA_TRY(err, by_cuda_launch(c, draw_kernel, dim3(static_cast<unsigned>(w->n - i < slice ? w->n - i : slice)), DRAW_THREADS, smem,
                                         view_of(*logits), view_of(w->proposed), reinterpret_cast<const draw_job *>(jobs) + i,
                                         reinterpret_cast<by_drawn *>(drawn) + i,
-                                        reinterpret_cast<by_drawn_top *>(top) + static_cast<int64_t>(i) * w->top_stride, w->top_stride, ids ? ids + i : ids, w->n));
+                                        reinterpret_cast<by_drawn_top *>(top) + static_cast<int64_t>(i) * w->top_stride, w->top_stride,
+                                        ids ? ids + i : ids, w->n));
     BY_CUDA_LAUNCHED(err, "draw");
     if (ids) return BY_OK;
     by_cuda_piece pieces[3] = {{w->out, drawn, n * sizeof(by_drawn)}, {w->tops, top, tops * sizeof(by_drawn_top)}, {w->also_to, nullptr, 0}};
