@@ -2,6 +2,7 @@
 #include "model/graph_impl.h"
 
 static by_status engram(by_pass *p) {
+    BY_TRY(by_graph_settle(p));
     int e = p->kind->engram;
     by_engram_args g = {.grams = p->r->grams, .mult = p->m->engram_mult[e], .prime = p->m->engram_prime[e],
                         .base = p->m->engram_base[e], .table = p->w->engram_table, .e = p->b.engram_e};
@@ -16,7 +17,9 @@ static by_status engram(by_pass *p) {
 }
 
 static by_status tap(by_pass *p, int32_t layer) {
-    return p->r->tap ? p->r->tap(p->r->tap_arg, layer, p->b.h, p->err) : BY_OK;
+    if (!p->r->tap) return BY_OK;
+    BY_TRY(by_graph_settle(p));
+    return p->r->tap(p->r->tap_arg, layer, p->b.h, p->err);
 }
 
 /* Which rows are not finite, where `layers` layers have run. Quantisers turn NaN into numbers, so that one inside a prompt would not show in
@@ -86,6 +89,7 @@ by_status by_graph_run(by_runner *r, by_err *err) {
         BY_TRY(by_graph_experts(&p));
         BY_TRY(between(&p, l + 1));
     }
+    BY_TRY(by_graph_settle(&p));
     BY_TRY(by_graph_draft_context(&p));
     return finish(&p);
 }

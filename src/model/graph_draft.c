@@ -8,6 +8,7 @@
 
 by_status by_graph_take_features(by_pass *p) {
     if (!p->features.mem) return BY_OK;
+    BY_TRY(by_graph_settle(p));
     const by_draft_config *d = &p->c->draft;
     int64_t D = p->c->hidden_size, i = 0;
     while (d->target_ids[i] != p->layer) i++;
@@ -54,10 +55,9 @@ by_status by_graph_draft_context(by_pass *p) {
         const by_layer_weights *lw = &w->layers[l];
         BY_TRY(product(p, by_graph_quantised(p, p->b.y_q, p->b.y), lw->wkv, p->b.kv_raw));
         by_window_kv_args kv = {.x = p->b.kv_raw, .norm = lw->kv_norm, .cs = p->b.cs_window, .kv = p->b.kv,
-                                .rec = by_kv_layout_of(r->kv)->spec.ring_rec, .eps = (float)p->c->rms_norm_eps};
+                                .rec = by_kv_layout_of(r->kv)->spec.ring_rec, .eps = (float)p->c->rms_norm_eps,
+                                .ring = by_kv_ring(r->kv, p->c->n_layers + l), .batch = p->batch, .from = p->from};
         BY_TRY(by_op_window_kv(p->dev, &kv, p->err));
-        by_ring_store_args ring = {.batch = p->batch, .kv = p->b.kv, .from = p->from, .ring = by_kv_ring(r->kv, p->c->n_layers + l)};
-        BY_TRY(by_op_ring_store(p->dev, &ring, p->err));
     }
     return BY_OK;
 }
@@ -79,6 +79,7 @@ static by_status run_block(by_pass *p) {
         BY_TRY(by_graph_attention(p));
         BY_TRY(by_graph_experts(p));
     }
+    BY_TRY(by_graph_settle(p));
     by_hc_read_args read = {.h = p->b.h, .pre = p->b.pre, .rows = r->rows, .y = by_first(r->draft_buf.u, n), .m = p->c->hc_mult};
     BY_TRY(by_op_hc_read(p->dev, &read, p->err));
     by_hc_close_args close = {.h = p->b.h, .pre = p->b.pre, .norm = w->norm, .rows = r->rows, .y = by_first(r->draft_buf.close, n),

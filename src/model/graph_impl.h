@@ -17,6 +17,7 @@ typedef struct by_pass {
     by_tensor features; /* trunk: what the drafts read, [rows, n_targets * D]; absent when nobody drafts */
     int32_t layer;      /* its ring; draft layers follow the trunk's */
     int32_t n_experts;  /* routed experts of a layer */
+    bool owes;          /* the last sublayer's output is not yet written back to the streams */
     bool block;         /* rows are draft blocks: attention in both directions, rings are only read */
     by_err *err;
 } by_pass;
@@ -25,9 +26,11 @@ typedef struct by_pass {
 by_tensor by_graph_quantised(const by_pass *p, by_tensor q, by_tensor plain);
 /* First n rows of every per-row buffer; what has another number of rows is cut where it is used. */
 void by_graph_cut_rows(by_buffers *b, int64_t n, int32_t index_heads);
-/* The two sublayers of p->layer. After attention batch.n_rows may be 0: every row ended at the boundary. */
+/* The two sublayers of p->layer. After attention batch.n_rows may be 0: every row ended at the boundary. Each leaves its output for the
+ * next one to write back: who reads the streams in between settles that first. */
 by_status by_graph_attention(by_pass *p);
 by_status by_graph_experts(by_pass *p);
+by_status by_graph_settle(by_pass *p);
 
 /* graph_draft.c: the trunk's side of drafting, nothing when the runner has no drafts. take: the mean of the streams in front of
  * a target layer. compact: the boundary leaves n rows. context: rings of the draft layers from the features. */

@@ -2,7 +2,7 @@
  * layers alike; read it beside model.md sections 3 to 8.
  *
  * The same code runs prefill chunks and decode rows: what differs is the number of rows. Within a layer: compress and
- * store, then index, then attend, then write the ring (a chunk may overwrite what its first rows still read). */
+ * store, then index, then attend, then write the ring (a chunk may overwrite what its first rows still read; decode rows do not, and write it before). */
 #include <math.h>
 
 #include "model/graph_impl.h"
@@ -10,17 +10,19 @@
 /* What an FP8 or FP4 product reads: the quantised twin, or the plain rows in exact numerics. */
 by_tensor by_graph_quantised(const by_pass *p, by_tensor q, by_tensor plain) { return p->m->quant ? q : plain; }
 
+/* Reads the streams, behind what the sublayer before owes them. */
 static by_status mix(by_pass *p, const by_hc_weights *hc, by_tensor norm) {
-    return by_op_hc_mix(p->dev,
-                        &(by_hc_mix_args){.h = p->b.h, .pre = p->b.pre, .fn = hc->fn, .base = hc->base, .scale = hc->scale,
-                                          .norm = norm, .y = p->b.y, .y_a8 = p->b.y_q, .next_pre = p->b.pre,
-                                          .post = p->b.post, .comb = p->b.comb, .m = p->c->hc_mult,
-                                          .iters = p->c->hc_iters, .norm_eps = (float)p->c->rms_norm_eps,
-                                          .hc_eps = (float)p->c->hc_eps},
-                        p->err);
+    by_hc_mix_args a = {.h = p->b.h, .pre = p->b.pre, .fn = hc->fn, .base = hc->base, .scale = hc->scale, .norm = norm, .y = p->b.y,
+                        .y_a8 = p->b.y_q, .next_pre = p->b.pre, .post = p->b.post, .comb = p->b.comb, .m = p->c->hc_mult,
+                        .iters = p->c->hc_iters, .norm_eps = (float)p->c->rms_norm_eps, .hc_eps = (float)p->c->hc_eps};
+    if (p->owes) a.out = p->b.out;
+    p->owes = false;
+    return by_op_hc_mix(p->dev, &a, p->err);
 }
 
-static by_status write_back(by_pass *p) {
+by_status by_graph_settle(by_pass *p) {
+    if (!p->owes) return BY_OK;
+    p->owes = false;
     return by_op_hc_post(
         p->dev, &(by_hc_post_args){.h = p->b.h, .out = p->b.out, .post = p->b.post, .comb = p->b.comb, .m = p->c->hc_mult},
         p->err);
@@ -183,18 +185,20 @@ by_status by_graph_attention(by_pass *p) {
     by_tensor cs = p->kind->ratio ? p->b.cs_row : p->b.cs_window;
     BY_TRY(project_input(p));
     BY_TRY(project_query(p));
-    by_rope_args rope = {.x = p->b.q, .cs = cs, .heads = p->c->n_heads, .d = p->c->head_dim};
-    BY_TRY(by_op_rope(p->dev, &rope, p->err));
-    by_window_kv_args kv = {.x = p->b.kv_raw, .norm = p->w->kv_norm, .cs = cs, .kv = p->b.kv,
-                            .rec = by_kv_layout_of(p->r->kv)->spec.ring_rec, .eps = (float)p->c->rms_norm_eps};
+    by_ring ring = by_kv_ring(p->r->kv, p->layer);
+    by_window_kv_args kv = {.x = p->b.kv_raw, .norm = p->w->kv_norm, .cs = cs, .kv = p->b.kv, .rec = ring.rec,
+                            .eps = (float)p->c->rms_norm_eps, .q = p->b.q, .heads = p->c->n_heads};
+    /* short runs overwrite only what their first row no longer sees; nobody reads a block's keys after it */
+    bool early = !p->block && p->r->longest <= ring.len - p->c->window + 1, late = !p->block && !early;
+    if (early) kv.ring = ring, kv.batch = p->batch, kv.from = p->from;
     BY_TRY(by_op_window_kv(p->dev, &kv, p->err));
     if (p->kind->is_index_source) BY_TRY(select_entries(p));
     BY_TRY(attend(p));
     BY_TRY(project_output(p));
-    BY_TRY(write_back(p));
-    if (p->block) return BY_OK; /* nobody reads a block's keys after it */
-    by_ring_store_args ring = {.batch = p->batch, .kv = p->b.kv, .from = p->from, .ring = by_kv_ring(p->r->kv, p->layer)};
-    return by_op_ring_store(p->dev, &ring, p->err);
+    p->owes = true;
+    if (!late) return BY_OK;
+    by_ring_store_args store = {.batch = p->batch, .kv = p->b.kv, .from = p->from, .ring = ring};
+    return by_op_ring_store(p->dev, &store, p->err);
 }
 
 /* by_op_moe with the layer's host experts beside it, if it has any. */
@@ -223,5 +227,6 @@ by_status by_graph_experts(by_pass *p) {
                        .shared = c->n_shared_experts ? &p->w->shared : NULL, .y = p->b.out, .inner = c->moe_width,
                        .limit = (float)c->swiglu_limit, .quant = p->m->quant};
     BY_TRY(run_experts(p, &moe));
-    return write_back(p);
+    p->owes = true;
+    return BY_OK;
 }

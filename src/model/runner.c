@@ -290,7 +290,11 @@ static by_status check_step(const by_runner *r, const by_step_seq *seqs, int32_t
 static void describe_rows(by_runner *r, const by_step_seq *seqs, int32_t n_seqs) {
     by_batch *b = &r->batch;
     int32_t T = 0;
-    for (int32_t s = 0; s < n_seqs; s++) T += seqs[s].n_rows;
+    r->longest = 0;
+    for (int32_t s = 0; s < n_seqs; s++) {
+        T += seqs[s].n_rows;
+        if (seqs[s].n_rows > r->longest) r->longest = seqs[s].n_rows;
+    }
     b->n_rows = r->n_rows = T;
     b->n_seqs = n_seqs;
     int32_t *pos = by_runner_stage(r, &b->row_pos, T, 1), *seq = by_runner_stage(r, &b->row_seq, T, 1);

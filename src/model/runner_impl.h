@@ -70,6 +70,7 @@ struct by_runner {
     int64_t padded_context; /* the step has a size that is recorded, as if its sequences were so long; 0 = it is as it is */
     by_tensor marks[BY_MARKS_N], all_marks; /* of the step; [2 * max_rows, 1], absent when nobody wants any */
     struct by_replays *replays; /* NULL: no step is recorded */
+    int32_t longest; /* most rows of a sequence of this step */
     by_runner_tap *tap;
     void *tap_arg;
 };

@@ -340,9 +340,11 @@ typedef struct by_embed_args {
 } by_embed_args;
 
 /* Hyper-connection, reading side. Source: model.md 3; golden ops/hyper_connections.
- * u = sum_i pre[i] h[i] (rounded to the activation dtype), y = rmsnorm(u) * norm. */
+ * u = sum_i pre[i] h[i] (rounded to the activation dtype), y = rmsnorm(u) * norm. With `out` hc_post comes first, of h and out with post
+ * and comb as they are. */
 typedef struct by_hc_mix_args {
     by_tensor h;         /* [T, m * D] */
+    by_tensor out;       /* [T, D] activation dtype or absent */
     by_tensor pre;       /* [T, m] F32, from the previous sublayer */
     by_tensor fn;        /* [m (m + 2), m * D] F32 or BF16 */
     by_tensor base;      /* [m (m + 2)] F32, one row */
@@ -428,7 +430,8 @@ typedef struct by_rope_args {
     int32_t heads, d;
 } by_rope_args;
 
-/* rmsnorm (kv_norm) and rope of the window key, stored as records. Rounds to the activation dtype after each step. */
+/* rmsnorm (kv_norm) and rope of the window key, stored as records. Rounds to the activation dtype after each step. What else of a step's
+ * rows is as small can come along: rope of the queries, and ring_store where attention does not need what is overwritten. */
 typedef struct by_window_kv_args {
     by_tensor x;    /* [T, d] activation dtype: wkv's output */
     by_tensor norm; /* [d] BF16 */
@@ -436,6 +439,11 @@ typedef struct by_window_kv_args {
     by_tensor kv;   /* [T, by_rec_bytes] U8: records of this step's rows */
     by_rec rec;
     float eps;
+    by_tensor q; /* [T, heads * d] activation dtype or absent: rotated in place */
+    int32_t heads;
+    by_ring ring; /* mem NULL: nothing is stored there; else batch and from are those of ring_store */
+    by_batch batch;
+    by_tensor from;
 } by_window_kv_args;
 
 /* Copies the records of the last min(rows, ring.len) rows of each sequence into its ring, except rows at positions below

@@ -12,6 +12,15 @@
 static inline float warp_sum(float v) { return cuda_host::warp_reduce(cuda_host::WARP_SUM, v); }
 static inline float warp_max(float v) { return cuda_host::warp_reduce(cuda_host::WARP_MAX, v); }
 
+static inline uint32_t warp_most(uint32_t v) {
+    for (int m = 16; m; m >>= 1) v = max(v, __shfl_xor_sync(~0u, v, m));
+    return v;
+}
+static inline uint32_t warp_least(uint32_t v) {
+    for (int m = 16; m; m >>= 1) v = min(v, __shfl_xor_sync(~0u, v, m));
+    return v;
+}
+
 static inline void depend_wait() { cuda_host::depend_wait(); }
 static inline void depend_launch() { cuda_host::depend_launch(); }
 static inline void prefetch_line(const unsigned char *) {}
@@ -129,6 +138,7 @@ static inline uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
            cuda_host_to_bf16(cuda_host_bf16(a >> 16) * cuda_host_bf16(b >> 16)) << 16;
 }
 static inline float exp2_fast(float x) { return x < -126 ? 0 : exp2f(x); }
+static inline float reciprocal_fast(float x) { return 1.0f / x; }
 static inline void keep_here(uint32_t &) {}
 template <int N> static inline void fewer_registers() {}
 template <int N> static inline void more_registers() {}

@@ -403,17 +403,32 @@ static void rows_section() {
     printf("\nsmall operators (bytes: operands once)\n");
     const int D = 5120, m = 4;
     by_tensor fn = make(BY_F32, 24, m * D), base = make(BY_F32, 1, 24), scale = make(BY_F32, 1, 3);
+    by_tensor streams = make(BY_BF16, m, D), table = make(BY_BF16, 4096, D);
     by_tensor norm = make(BY_BF16, 1, D), gate = make(BY_BF16, 384, D), bias = make(BY_F32, 1, 384);
     for (int64_t T : {1, 16, 64, 256, 4096}) {
         by_tensor h = make(BY_BF16, T, m * D), pre = make(BY_F32, T, m), y = make(BY_BF16, T, D), q = make(BY_A8, T, D);
         by_tensor post = make(BY_F32, T, m), comb = make(BY_F32, T, m * m), out = make(BY_BF16, T, D);
         by_tensor idx = make(BY_I32, T, 6), w = make(BY_F32, T, 6), next = make(BY_F32, T, m);
         by_tensor heads = make(BY_BF16, T, 64 * 512), cs = make(BY_F32, T, 64);
-        by_hc_mix_args mix = {h, pre, fn, base, scale, norm, y, q, next, post, comb, m, 20, 1e-20f, 1e-6f};
+        by_hc_mix_args mix = {h, {}, pre, fn, base, scale, norm, y, q, next, post, comb, m, 20, 1e-20f, 1e-6f};
         by_hc_post_args back = {h, out, post, comb, m};
         by_rmsnorm_args rms = {out, norm, y, q, 1e-20f};
         by_router_args route = {y, gate, bias, {}, {}, idx, w, 6, true, 1.5f};
         by_rope_args turn = {heads, cs, 64, 512};
+        by_hc_mix_args both = mix;
+        both.out = out;
+        by_tensor raw = make(BY_BF16, T, 512), record = make(BY_U8, T, 528), wide = make(BY_BF16, T, 8192), wide_q = make(BY_A8, T, 8192);
+        by_window_kv_args key = {};
+        key.x = raw, key.norm = by_tensor_rows(norm, 0, 1), key.norm.cols = 512, key.cs = cs, key.kv = record, key.rec = BY_REC_FP8;
+        key.eps = 1e-20f, key.q = heads, key.heads = 64;
+        by_act8_args eight = {wide, wide_q};
+        by_tensor gates = make(BY_F32, T, 5 * D), which = make(BY_I32, T, 1);
+        std::vector<int32_t> all;
+        for (int t = 0; t < T; t++) all.push_back(t);
+        put(which, all);
+        by_engram_gate_args engram = {h, gates, streams, streams, {}, m, 1e-20f};
+        by_hc_close_args close = {h, pre, norm, which, y, m, 1e-20f};
+        by_embed_args embed = {which, table, {}, h, pre, m};
         struct {
             const char *name;
             std::function<void()> f;
@@ -422,7 +437,13 @@ static void rows_section() {
                    {"hc_post", [&] { MUST(by_op_hc_post(dev, &back, err)); }, T * D * 18.0},
                    {"rmsnorm + act8", [&] { MUST(by_op_rmsnorm(dev, &rms, err)); }, T * D * 5.0},
                    {"router", [&] { MUST(by_op_router(dev, &route, err)); }, T * D * 2.0 + 384.0 * D * 2},
-                   {"rope 64 heads", [&] { MUST(by_op_rope(dev, &turn, err)); }, T * 64 * 64 * 4.0}};
+                   {"rope 64 heads", [&] { MUST(by_op_rope(dev, &turn, err)); }, T * 64 * 64 * 4.0},
+                   {"hc_post and hc_mix in one", [&] { MUST(by_op_hc_mix(dev, &both, err)); }, T * D * 21.0 + 24.0 * m * D * 4},
+                   {"window_kv and rope", [&] { MUST(by_op_window_kv(dev, &key, err)); }, T * (64 * 64 * 4.0 + 512 * 2 + 528)},
+                   {"act8 of 8192", [&] { MUST(by_op_act8(dev, &eight, err)); }, T * 8192 * 3.0},
+                   {"engram_gate", [&] { MUST(by_op_engram_gate(dev, &engram, err)); }, T * D * (16 + 20.0) + 16.0 * D},
+                   {"hc_close", [&] { MUST(by_op_hc_close(dev, &close, err)); }, T * D * 10.0},
+                   {"embed", [&] { MUST(by_op_embed(dev, &embed, err)); }, T * D * 10.0}};
         for (auto &o : ops) {
             char name[96];
             snprintf(name, sizeof name, "%s T %d", o.name, static_cast<int>(T));

@@ -110,15 +110,22 @@ static void test_rope_table(void) {
     compare("rope_table 513 x 64", cs, 1e-12, 1e-6);
     free_all();
 }
-static void test_embed(by_dtype act) {
+/* The same values once more. */
+static pair copy_of(pair p, int from) {
+    unsigned char *b = download(p.t[from]);
+    pair q = make(p.t[from].dtype, p.t[from].rows, p.t[from].cols, b);
+    free(b);
+    return q;
+}
+static void test_embed(by_dtype act, int D) {
     int32_t ids[5] = {3, 0, 6, -1, 2};
-    pair id = i32s(5, 1, ids), table = acts(BY_BF16, 7, 160, 1), image = acts(act, 1, 160, 1), h = make(act, 5, 640, NULL);
+    pair id = i32s(5, 1, ids), table = acts(BY_BF16, 7, D, 1), image = acts(act, 1, D, 1), h = make(act, 5, 4 * D, NULL);
     pair pre = make(BY_F32, 5, 4, NULL);
     BOTH {
         by_embed_args a = {id.t[i], table.t[i], image.t[i], h.t[i], pre.t[i], 4};
         MUST(by_op_embed(dev[i], &a, err));
     }
-    NAME("embed %s", by_dtype_name(act));
+    NAME("embed D %d %s", D, by_dtype_name(act));
     same_bytes(name, h, 0);
     same_bytes("embed: reading weights", pre, 0);
     free_all();
@@ -130,13 +137,13 @@ static void test_hc(int64_t T, int D, by_dtype act, by_dtype fnt) {
     pair y = make(act, T, D, NULL), a8 = make(BY_A8, T, D, NULL), next = make(BY_F32, T, m, NULL);
     pair post = make(BY_F32, T, m, NULL), comb = make(BY_F32, T, m * m, NULL), out = acts(act, T, D, 1);
     BOTH {
-        by_hc_mix_args a = {h.t[i], pre.t[i], fn.t[i], base.t[i], scale.t[i], norm.t[i], y.t[i], a8.t[i], next.t[i], post.t[i],
+        by_hc_mix_args a = {h.t[i], {0}, pre.t[i], fn.t[i], base.t[i], scale.t[i], norm.t[i], y.t[i], a8.t[i], next.t[i], post.t[i],
                             comb.t[i], m, 20, 1e-20f, 1e-6f};
         MUST(by_op_hc_mix(dev[i], &a, err));
     }
     pair alone = make(act, T, D, NULL), next1 = make(BY_F32, T, m, NULL), post1 = make(BY_F32, T, m, NULL), comb1 = make(BY_F32, T, m * m, NULL);
     for (int64_t t = 0; t < T; t++) { /* a row alone gets the same bits */
-        by_hc_mix_args a = {by_tensor_rows(h.t[GPU], t, 1), by_tensor_rows(pre.t[GPU], t, 1), fn.t[GPU], base.t[GPU], scale.t[GPU], norm.t[GPU],
+        by_hc_mix_args a = {by_tensor_rows(h.t[GPU], t, 1), {0}, by_tensor_rows(pre.t[GPU], t, 1), fn.t[GPU], base.t[GPU], scale.t[GPU], norm.t[GPU],
                             by_tensor_rows(alone.t[GPU], t, 1), {0}, by_tensor_rows(next1.t[GPU], t, 1), by_tensor_rows(post1.t[GPU], t, 1),
                             by_tensor_rows(comb1.t[GPU], t, 1), m, 20, 1e-20f, 1e-6f};
         MUST(by_op_hc_mix(dev[GPU], &a, err));
@@ -161,6 +168,43 @@ static void test_hc(int64_t T, int D, by_dtype act, by_dtype fnt) {
     }
     check("  hc_close", closed);
     check("  hc_post", h);
+    free_all();
+}
+/* A sublayer's output written back and the streams read in one call, as ref does it; and rows of one call against the same rows in calls
+ * of other sizes, bit for bit. */
+static void test_hc_turn(int64_t T, int D, by_dtype act) {
+    static const int sizes[] = {1, 2, 8, 9, 16, 17, 33, 96, 97, 130, 300};
+    enum { N_SIZES = sizeof sizes / sizeof *sizes, m = 4 };
+    pair h = acts(act, T, m * D, 1), fn = acts(BY_F32, m * (m + 2), m * D, 0.02f), out = acts(act, T, D, 1), norm = acts(BY_BF16, 1, D, 1);
+    pair base = acts(BY_F32, 1, m * (m + 2), 0.3f), scale = acts(BY_F32, 1, 3, 1), y = make(act, T, D, NULL), a8 = make(BY_A8, T, D, NULL);
+    pair pre = acts(BY_F32, T, m, 0.5f), post = acts(BY_F32, T, m, 1), comb = acts(BY_F32, T, m * m, 0.3f);
+    pair h2 = copy_of(h, GPU), pre2 = copy_of(pre, GPU), post2 = copy_of(post, GPU), comb2 = copy_of(comb, GPU), y2 = make(act, T, D, NULL);
+    BOTH {
+        by_hc_mix_args a = {h.t[i],  out.t[i], pre.t[i], fn.t[i],   base.t[i], scale.t[i], norm.t[i], y.t[i],
+                            a8.t[i], pre.t[i], post.t[i], comb.t[i], m,         20,         1e-20f,    1e-6f};
+        MUST(by_op_hc_mix(dev[i], &a, err));
+    }
+    int64_t r = 0;
+    for (int i = 0; i < N_SIZES && r < T; i++) {
+        int64_t n = sizes[i] < T - r ? sizes[i] : T - r;
+        by_hc_mix_args a = {.h = h2.t[GPU], .out = out.t[GPU], .pre = pre2.t[GPU], .fn = fn.t[GPU], .base = base.t[GPU], .scale = scale.t[GPU],
+                            .norm = norm.t[GPU], .y = y2.t[GPU], .next_pre = pre2.t[GPU], .post = post2.t[GPU], .comb = comb2.t[GPU], .m = m,
+                            .iters = 20, .norm_eps = 1e-20f, .hc_eps = 1e-6f};
+        by_tensor *rows[] = {&a.h, &a.out, &a.pre, &a.y, &a.next_pre, &a.post, &a.comb};
+        for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) *rows[k] = by_tensor_rows(*rows[k], r, n);
+        MUST(by_op_hc_mix(dev[GPU], &a, err));
+        r += n;
+    }
+    NAME("hc_mix behind an output, T %d D %d %s: h", (int)T, D, by_dtype_name(act));
+    check(name, h);
+    check("  y", y);
+    check("  y_a8", a8);
+    compare("  next_pre", pre, 1e-10, 1e-4);
+    compare("  post", post, 1e-10, 1e-4);
+    compare("  comb", comb, 1e-10, 1e-4);
+    by_tensor one[] = {h.t[GPU], y.t[GPU], pre.t[GPU], post.t[GPU], comb.t[GPU]};
+    by_tensor other[] = {h2.t[GPU], y2.t[GPU], pre2.t[GPU], post2.t[GPU], comb2.t[GPU]};
+    for (int i = 0; i < 5; i++) same_on_device("  rows in calls of other sizes", by_tensor_rows(one[i], 0, r), by_tensor_rows(other[i], 0, r));
     free_all();
 }
 /* Into columns of a wider buffer, all rows with the same weights, and chosen rows with their own; then the sum of fp32 rows. */
@@ -323,7 +367,7 @@ static void test_window_and_ring(int d, by_rec rec, by_dtype act) {
     pair x = acts(act, s.T, d, 1), norm = acts(BY_BF16, 1, d, 1), cs = rotation(s.T, d / 2 < 64 ? d / 2 : 64);
     pair kv = make(BY_U8, s.T, bytes, NULL), ring = bytes_of(BY_U8, 1, 64 + 8 * slot, 7, 7, false);
     BOTH {
-        by_window_kv_args a = {x.t[i], norm.t[i], cs.t[i], kv.t[i], rec, 1e-20f};
+        by_window_kv_args a = {.x = x.t[i], .norm = norm.t[i], .cs = cs.t[i], .kv = kv.t[i], .rec = rec, .eps = 1e-20f};
         MUST(by_op_window_kv(dev[i], &a, err));
     }
     NAME("window_kv d %d rec %d %s", d, (int)rec, by_dtype_name(act));
@@ -345,6 +389,32 @@ static void test_window_and_ring(int d, by_rec rec, by_dtype act) {
         MUST(by_op_ring_store(dev[i], &a, err));
     }
     same_bytes("  ring_store", ring, 0);
+    free_all();
+}
+/* The same with queries and the ring in one call: as apart, bit for bit. */
+static void test_window_with_all(int d, int heads, by_rec rec, by_dtype act) {
+    int32_t rows[3] = {1, 40, 5}, pos0[3] = {1000, 0, 30}, lowest[3] = {0, 33, 31};
+    step s = make_step(3, rows, pos0, 1);
+    int64_t bytes = by_rec_bytes(rec, d), slot = bytes * 20 + 64;
+    pair x = acts(act, s.T, d, 1), norm = acts(BY_BF16, 1, d, 1), cs = rotation(s.T, d / 2 < 64 ? d / 2 : 64), q = acts(act, s.T, heads * d, 1);
+    pair kv = make(BY_U8, s.T, bytes, NULL), ring = bytes_of(BY_U8, 1, 64 + 8 * slot, 7, 7, false), from = i32s(3, 1, lowest);
+    pair kv2 = make(BY_U8, s.T, bytes, NULL), ring2 = copy_of(ring, GPU), q2 = copy_of(q, GPU);
+    BOTH {
+        by_window_kv_args a = {.x = x.t[i], .norm = norm.t[i], .cs = cs.t[i], .kv = kv.t[i], .rec = rec, .eps = 1e-20f, .q = q.t[i],
+                               .heads = heads, .ring = {ring.t[i].mem, 64, slot, 20, rec}, .batch = s.b[i], .from = from.t[i]};
+        MUST(by_op_window_kv(dev[i], &a, err));
+    }
+    by_window_kv_args k = {.x = x.t[GPU], .norm = norm.t[GPU], .cs = cs.t[GPU], .kv = kv2.t[GPU], .rec = rec, .eps = 1e-20f};
+    MUST(by_op_window_kv(dev[GPU], &k, err));
+    MUST(by_op_rope(dev[GPU], &(by_rope_args){q2.t[GPU], cs.t[GPU], heads, d}, err));
+    by_ring_store_args r = {.batch = s.b[GPU], .kv = kv2.t[GPU], .from = from.t[GPU], .ring = {ring2.t[GPU].mem, 64, slot, 20, rec}};
+    MUST(by_op_ring_store(dev[GPU], &r, err));
+    NAME("window_kv with queries and ring d %d rec %d %s", d, (int)rec, by_dtype_name(act));
+    check(name, q);
+    if (rec != BY_REC_F32) same_bytes("  records", kv, 0.02), same_bytes("  ring", ring, 0.02);
+    same_on_device("  queries as apart", q.t[GPU], q2.t[GPU]);
+    same_on_device("  records as apart", kv.t[GPU], kv2.t[GPU]);
+    same_on_device("  ring as apart", ring.t[GPU], ring2.t[GPU]);
     free_all();
 }
 static void test_compress(int d, int ratio, by_dtype act) {
@@ -828,11 +898,13 @@ static void small_cases(void) {
     test_gather();
     for (int i = 0; i < 2; i++) {
         by_dtype act = i ? BY_F32 : BY_BF16;
-        test_embed(act);
+        test_embed(act, 160), test_embed(act, 36);
         test_hc(1, 128, act, BY_F32), test_hc(19, 192, act, BY_BF16), test_hc(70, 160, act, BY_F32);
+        test_hc_turn(3, 512, act), test_hc_turn(20, 96, act);
         test_rows(7, 5120, act), test_rows(33, 96, act);
         test_rope(5, 3, 96, 32, act), test_rope(2, 64, 512, 64, act);
         test_window_and_ring(512, BY_REC_FP8, act), test_window_and_ring(64, BY_REC_F32, act);
+        test_window_with_all(512, 5, BY_REC_FP8, act), test_window_with_all(64, 3, BY_REC_F32, act), test_rope(3, 2, 20, 12, act);
         test_compress(512, 1, act), test_compress(512, 2, act), test_compress(64, 2, act);
         test_entry_store(512, 128, BY_REC_FP4, BY_REC_IX4, act), test_entry_store(64, 32, BY_REC_F32, BY_REC_F32, act);
         test_entry_store(512, 128, BY_REC_FP8, BY_REC_IX4, act);
@@ -841,7 +913,7 @@ static void small_cases(void) {
         test_attention(2, 96, act, BY_REC_F32, BY_REC_F32, 200, 64, true, true, false);
         test_attention(4, 64, act, BY_REC_FP8, BY_REC_FP4, 300, 40, false, true, true);
         test_hc_read(9, 160, act), test_hc_read(3, 5120, act), test_check_rows(7, 300, act);
-        test_engram_gate(5, 320, act);
+        test_engram_gate(5, 320, act), test_engram_gate(6, 512, act);
     }
     test_matmul(9, 96, 96, 1, BY_F32, BY_FP8_TILE, BY_F32, true), test_matmul(9, 96, 64, 2, BY_F32, BY_BF16, BY_F32, false);
     test_matmul(3, 64, 96, 1, BY_A8, BY_FP4_ROW, BY_BF16, false), test_matmul(3, 50, 33, 1, BY_F32, BY_F32, BY_F32, false);
@@ -850,7 +922,7 @@ static void small_cases(void) {
 static void quick_cases(void) {
     small_cases();
     test_matmul(9, 192, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, true), test_matmul(70, 192, 256, 1, BY_A8, BY_FP8_TILE, BY_BF16, true);
-    test_hc(3, 1024, BY_BF16, BY_F32), test_matmul(300, 192, 320, 1, BY_BF16, BY_BF16, BY_F32, false);
+    test_hc(3, 1024, BY_BF16, BY_F32), test_hc_turn(150, 256, BY_BF16), test_hc_turn(270, 256, BY_BF16), test_matmul(300, 192, 320, 1, BY_BF16, BY_BF16, BY_F32, false);
     test_moe(20, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true), test_moe(150, 256, 256, 8, 3, BY_A8, BY_FP4_ROW, true, true);
     test_attention(64, 512, BY_BF16, BY_REC_FP8, BY_REC_FP4, 77, 512, true, true, false);
     test_select(32, 128, BY_REC_IX4, BY_BF16, 700, 512, 40, true, false), test_engram(3, BY_A8), test_engram(2, BY_F32);
@@ -863,6 +935,7 @@ static void quick_cases(void) {
 }
 static void row_cases(void) {
     small_cases();
+    test_hc_turn(700, 5120, BY_BF16), test_hc_turn(40, 1024, BY_F32);
     test_hc(3, 5120, BY_BF16, BY_F32), test_hc(130, 1024, BY_BF16, BY_F32), test_hc(5, 1024, BY_F32, BY_F32);
     test_router(4200, 1024, 3, 128, BY_BF16, BY_BF16); /* more than one slice */
     test_router(9, 8, 2, 64, BY_F32, BY_F32), test_router(50, 384, 6, 5120, BY_BF16, BY_BF16), test_router(5, 600, 8, 96, BY_BF16, BY_F32);

@@ -107,6 +107,8 @@ by_status by_cpu_hc_mix(by_device *dev, const by_hc_mix_args *a, by_err *err) {
     const by_cpu_impl *cpu = by_cpu_of(dev);
     int64_t T = a->h.rows, mD = a->h.cols;
     if (T == 0) return BY_OK;
+    by_hc_post_args post = {.h = a->h, .out = a->out, .post = a->post, .comb = a->comb, .m = a->m};
+    if (by_tensor_is(&a->out)) BY_TRY(by_cpu_hc_post(dev, &post, err));
     by_weight fn = {.w = a->fn};
     mixing p = {.a = a, .vec = cpu->vec, .mm = cpu->mm, .fn = by_cpu_weight(&fn), .D = mD / a->m};
     p.way = by_mm_choose(cpu->mm, p.fn.type, by_cpu_x_type(a->h.dtype));

@@ -137,7 +137,11 @@ static void window_kv_rows(void *arg, int64_t begin, int64_t end, int32_t worker
     }
 }
 by_status by_cpu_window_kv(by_device *dev, const by_window_kv_args *a, by_err *err) {
-    return run(dev, a, &a->norm, a->x.rows, a->x.cols, 8 * (double)a->x.cols, window_kv_rows, err);
+    BY_TRY(run(dev, a, &a->norm, a->x.rows, a->x.cols, 8 * (double)a->x.cols, window_kv_rows, err));
+    by_rope_args rope = {.x = a->q, .cs = a->cs, .heads = a->heads, .d = (int32_t)a->x.cols};
+    if (by_tensor_is(&a->q)) BY_TRY(by_cpu_rope(dev, &rope, err));
+    by_ring_store_args ring = {.batch = a->batch, .kv = a->kv, .from = a->from, .ring = a->ring};
+    return a->ring.mem ? by_op_ring_store(dev, &ring, err) : BY_OK;
 }
 
 /* Tokens of a pair: value and score of the one in front of `row`, from the step or from the tail ring. */

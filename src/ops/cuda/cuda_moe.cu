@@ -36,48 +36,52 @@ __global__ void router_score_kernel(router_view a) {
 }
 
 /* One warp a token. The k best of score + bias, ties to the lower expert; k rounds over registers. */
-template <int PER> __global__ void router_pick_kernel(router_view a) {
+template <int PER> __global__ void __launch_bounds__(128) router_pick_kernel(router_view a) {
+    int t = blockIdx.x * 4 + (threadIdx.x >> 5), lane = threadIdx.x & 31, E = a.gate.rows;
+    float g[PER], bias[PER];
+    uint32_t key[PER];
+    bool some = t < a.x.rows;
+    if (some) { /* the weights and the step's description are there */
+        const float *from = a.image.p && a.bias_vl.p && *a.image.i32(t) ? a.bias_vl.f32(0) : a.bias.f32(0);
+#pragma unroll
+        for (int i = 0; i < PER; i++) bias[i] = from[min(i * 32 + lane, E - 1)];
+    }
     depend_wait();
     depend_launch();
-    int t = blockIdx.x * 4 + (threadIdx.x >> 5), lane = threadIdx.x & 31, E = a.gate.rows;
-    if (t >= a.x.rows) return;
-    const float *bias = a.image.p && a.bias_vl.p && *a.image.i32(t) ? a.bias_vl.f32(0) : a.bias.f32(0);
+    if (!some) return;
     const float *z = a.score + static_cast<int64_t>(t) * E;
-    float g[PER], key[PER];
+#pragma unroll
+    for (int i = 0; i < PER; i++) g[i] = z[min(i * 32 + lane, E - 1)];
 #pragma unroll
     for (int i = 0; i < PER; i++) {
-        int e = i * 32 + lane;
-        float v = e < E ? z[e] : 0;
-        g[i] = sqrtf(v > 20 ? v : log1pf(expf(v)));
-        key[i] = e < E ? fmaxf(g[i] + bias[e], -FLT_MAX) : -INFINITY; /* NaN comes last, as a valid choice */
+        g[i] = sqrtf(g[i] > 20 ? g[i] : log1pf(expf(g[i])));
+        /* in the order of their values, +0 and -0 alike; NaN comes last, as a valid choice; 0: no expert */
+        uint32_t u = __float_as_uint(fmaxf(g[i] + bias[i], -FLT_MAX) + 0.0f);
+        key[i] = i * 32 + lane < E ? (u & 0x80000000u ? ~u : u | 0x80000000u) : 0;
     }
-    float sum = 0;
-    int32_t *idx = reinterpret_cast<int32_t *>(a.idx.row(t));
-    float *weight = a.weight.f32(t);
+    float sum = 0, mine = 0;
+    int32_t own = 0;
     for (int k = 0; k < a.k; k++) {
-        float best = -INFINITY, score = 0;
-        int at = INT32_MAX;
+        uint32_t best = 0;
+#pragma unroll
+        for (int i = 0; i < PER; i++) best = max(best, key[i]);
+        best = warp_most(best);
+        uint32_t at = 0xffffffffu;
+#pragma unroll
+        for (int i = PER - 1; i >= 0; i--)
+            if (key[i] == best) at = static_cast<uint32_t>(i * 32 + lane);
+        at = warp_least(at);
+        float score = 0;
 #pragma unroll
         for (int i = 0; i < PER; i++)
-            if (key[i] > best) best = key[i], at = i * 32 + lane, score = g[i];
-        for (int m = 16; m; m >>= 1) {
-            float b2 = __shfl_xor_sync(~0u, best, m), s2 = __shfl_xor_sync(~0u, score, m);
-            int a2 = __shfl_xor_sync(~0u, at, m);
-            if (b2 > best || (b2 == best && a2 < at)) best = b2, at = a2, score = s2;
-        }
-#pragma unroll
-        for (int i = 0; i < PER; i++)
-            if (i * 32 + lane == at) key[i] = -INFINITY;
+            if (static_cast<uint32_t>(i * 32 + lane) == at) score = g[i], key[i] = 0;
+        score = __shfl_sync(~0u, score, static_cast<int>(at & 31));
         sum += score;
-        if (lane == 0) {
-            idx[k] = at;
-            weight[k] = score;
-        }
+        if (lane == k) own = static_cast<int32_t>(at), mine = score;
     }
-    __syncwarp();
     if (lane < a.k) {
-        float w = weight[lane];
-        weight[lane] = (a.norm_topk ? w / (sum + 1e-20f) : w) * a.routed_scale;
+        reinterpret_cast<int32_t *>(a.idx.row(t))[lane] = own;
+        a.weight.f32(t)[lane] = (a.norm_topk ? mine / (sum + 1e-20f) : mine) * a.routed_scale;
     }
 }
 

@@ -36,6 +36,9 @@ __device__ static inline float warp_max(float v) {
     return v;
 }
 
+__device__ static inline uint32_t warp_most(uint32_t v) { return __reduce_max_sync(~0u, v); }
+__device__ static inline uint32_t warp_least(uint32_t v) { return __reduce_min_sync(~0u, v); }
+
 /* See by_cuda_chain: waits for the kernels before; lets the next one start. */
 __device__ static inline void depend_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 __device__ static inline void depend_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
@@ -190,6 +193,11 @@ __device__ static inline uint4 load_once16(const void *p) {
 __device__ static inline float exp2_fast(float x) { /* 0 below 2^-126 */
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ static inline float reciprocal_fast(float x) { /* normal x with a normal reciprocal */
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 

@@ -42,11 +42,30 @@ __global__ void embed_kernel(view ids, view table, view image, view h, view pre,
     if (threadIdx.x < static_cast<unsigned>(m)) pre.f32(t)[threadIdx.x] = threadIdx.x == 0;
 }
 
+/* Eight channels a thread. */
+__global__ void __launch_bounds__(128) embed_wide_kernel(view ids, view table, view image, view h, view pre, int m) {
+    depend_wait();
+    depend_launch();
+    int t = blockIdx.x, D = table.cols, id = *ids.i32(t), i = (blockIdx.y * 128 + threadIdx.x) * 8;
+    if (blockIdx.y == 0 && threadIdx.x < static_cast<unsigned>(m)) pre.f32(t)[threadIdx.x] = threadIdx.x == 0;
+    if (i >= D) return;
+    const view &src = id >= 0 ? table : image;
+    float x[8];
+    load8(src.dtype, src.row(id >= 0 ? id : -static_cast<int64_t>(id) - 1), D, i, x);
+    for (int s = 0; s < m; s++) store8(h.dtype, h.row(t), s * D + i, x);
+}
+
 by_status by_cuda_embed(by_device *dev, const by_embed_args *a, by_err *err) {
     if (a->h.rows == 0) return BY_OK;
-    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), embed_kernel, dim3(static_cast<unsigned>(a->h.rows)),
-                                row_threads(a->table.cols), 0, 1, view_of(a->ids), view_of(a->table), view_of(a->image),
-                                view_of(a->h), view_of(a->pre), a->m));
+    by_cuda *c = by_cuda_of(dev);
+    unsigned rows = static_cast<unsigned>(a->h.rows);
+    if (a->table.cols % 8 == 0 && wide_row(a->table, 16) && wide_row(a->image, 16) && wide_row(a->h, 16)) {
+        BY_CUDA_TRY(err, by_cuda_chain(c, embed_wide_kernel, dim3(rows, static_cast<unsigned>((a->table.cols + 1023) / 1024)), 128, 0, 1,
+                                       view_of(a->ids), view_of(a->table), view_of(a->image), view_of(a->h), view_of(a->pre), a->m));
+    } else {
+        BY_CUDA_TRY(err, by_cuda_chain(c, embed_kernel, dim3(rows), row_threads(a->table.cols), 0, 1, view_of(a->ids), view_of(a->table),
+                                       view_of(a->image), view_of(a->h), view_of(a->pre), a->m));
+    }
     BY_CUDA_LAUNCHED(err, "embed");
     return BY_OK;
 }
@@ -128,11 +147,30 @@ __global__ void act8_kernel(view x, view y) {
     if (lane == 0) y.row(t)[n + g] = static_cast<uint8_t>(b);
 }
 
+/* Eight channels a thread; x [T, n] and y start at multiples of 16 and 8 bytes. */
+__global__ void __launch_bounds__(256) act8_wide_kernel(view x, view y) {
+    depend_wait();
+    depend_launch();
+    int n = x.cols, pieces = n / 8;
+    int64_t g = blockIdx.x * static_cast<int64_t>(256) + threadIdx.x, t = g / pieces;
+    if (t >= x.rows) return; /* the four threads of a group are all here or none */
+    int i = static_cast<int>(g % pieces) * 8;
+    float v[8];
+    load8(x.dtype, x.row(t), n, i, v);
+    quantise8(y.row(t), n, i, v);
+}
+
 by_status by_cuda_act8(by_device *dev, const by_act8_args *a, by_err *err) {
     int64_t groups = a->x.rows * (a->x.cols / 32);
     if (groups == 0) return BY_OK;
-    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), act8_kernel, dim3(static_cast<unsigned>((groups + 7) / 8)), 256, 0, 1,
-                                view_of(a->x), view_of(a->y)));
+    by_cuda *c = by_cuda_of(dev);
+    if (wide_row(a->x, 16) && wide_row(a->y, 8)) {
+        dim3 grid(static_cast<unsigned>((groups * 4 + 255) / 256));
+        BY_CUDA_TRY(err, by_cuda_chain(c, act8_wide_kernel, grid, 256, 0, 1, view_of(a->x), view_of(a->y)));
+    } else {
+        dim3 grid(static_cast<unsigned>((groups + 7) / 8));
+        BY_CUDA_TRY(err, by_cuda_chain(c, act8_kernel, grid, 256, 0, 1, view_of(a->x), view_of(a->y)));
+    }
     BY_CUDA_LAUNCHED(err, "act8");
     return BY_OK;
 }
@@ -150,10 +188,101 @@ __global__ void rope_kernel(view x, view cs, int heads, int d) {
     }
 }
 
+/* What a step's rows need between the products in front of attention and attention, eight channels a thread: rotation of the queries,
+ * and in one more block a row the window key, which goes into the ring as well if that is given. */
+struct query_view {
+    view q, cs, x, norm, kv; /* x.p NULL: queries alone; q.p NULL: keys alone */
+    int heads, d;
+    float eps;
+    batch_view b;
+    const int32_t *from;
+    unsigned char *ring; /* NULL: later */
+    int64_t slot_stride;
+    int ring_len;
+};
+/* Turns channels j .. j + 7 of the rotated part. */
+__device__ static inline void rotate8(float (&v)[8], const float *cs, int j) {
+    float4 a = *reinterpret_cast<const float4 *>(cs + j), b = *reinterpret_cast<const float4 *>(cs + j + 4);
+    const float c[4] = {a.x, a.z, b.x, b.z}, s[4] = {a.y, a.w, b.y, b.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float x = v[2 * i], y = v[2 * i + 1];
+        v[2 * i] = __fsub_rn(__fmul_rn(x, c[i]), __fmul_rn(y, s[i]));
+        v[2 * i + 1] = __fadd_rn(__fmul_rn(x, s[i]), __fmul_rn(y, c[i]));
+    }
+}
+__device__ static inline unsigned char *ring_place(const query_view &a, int r) {
+    if (!a.ring) return nullptr;
+    int s = a.b.seq[r], p = a.b.pos[r];
+    if (r < a.b.row0[s + 1] - a.ring_len || (a.from && p < a.from[s])) return nullptr;
+    return a.ring + a.b.slot[s] * a.slot_stride + p % a.ring_len * a.kv.stride;
+}
+__global__ void __launch_bounds__(256) query_kernel(const __grid_constant__ query_view a) {
+    __shared__ float part[8];
+    int t = blockIdx.x, tid = threadIdx.x, r = a.cs.cols, d = a.d, turned = gridDim.y - (a.x.p != nullptr);
+    float v[8];
+    if (blockIdx.y < turned) {
+        int i = (blockIdx.y * 256 + tid) * 8, at = i / r * d + d - r + i % r;
+        depend_wait();
+        depend_launch();
+        if (i >= a.heads * r) return;
+        load8(a.q.dtype, a.q.row(t), 0, at, v);
+        rotate8(v, a.cs.f32(t), i % r);
+        store8(a.q.dtype, a.q.row(t), at, v);
+        return;
+    }
+    int i = tid * 8, j = i - (d - r);
+    uint4 norm = {};
+    unsigned char *place = nullptr;
+    if (i < d) {
+        norm = *reinterpret_cast<const uint4 *>(a.norm.p + 2 * i);
+        place = ring_place(a, t); /* follows from the step's description */
+    }
+    depend_wait();
+    depend_launch();
+    if (i >= d) return;
+    load8(a.x.dtype, a.x.row(t), d, i, v);
+    float s = 0;
+#pragma unroll
+    for (int k = 0; k < 8; k++) s = fmaf(v[k], v[k], s);
+    s = warp_sum(s);
+    if ((tid & 31) == 0) part[tid >> 5] = s;
+    bar_sync(1, d / 8);
+    s = 0;
+    for (int k = 0; k < d / 256; k++) s += part[k];
+    float scale = 1.0f / sqrtf(s / static_cast<float>(d) + a.eps);
+    const uint32_t w[4] = {norm.x, norm.y, norm.z, norm.w};
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        v[2 * k] = round_to(a.x.dtype, v[2 * k] * scale * __uint_as_float(w[k] << 16));
+        v[2 * k + 1] = round_to(a.x.dtype, v[2 * k + 1] * scale * __uint_as_float(w[k] & 0xffff0000u));
+    }
+    if (j >= 0) rotate8(v, a.cs.f32(t), j);
+#pragma unroll
+    for (int k = 0; k < 8; k++) v[k] = round_to(a.x.dtype, v[k]);
+    quantise8(a.kv.row(t), d, i, v); /* an FP8 record is a quantised row */
+    if (place) quantise8(place, d, i, v);
+}
+static bool wide_rope(const by_tensor &x, const by_tensor &cs, int d) {
+    return cs.cols % 8 == 0 && d % 8 == 0 && wide_row(x, 16) && wide_row(cs, 16);
+}
+static bool wide_ring(const by_ring &r) {
+    if (!r.mem) return true;
+    return ((reinterpret_cast<uintptr_t>(r.mem->ptr) + static_cast<uintptr_t>(r.off)) | static_cast<uintptr_t>(r.slot_stride)) % 8 == 0;
+}
+static unsigned query_blocks(int heads, int64_t r) { return static_cast<unsigned>((heads * r / 8 + 255) / 256); }
+
 by_status by_cuda_rope(by_device *dev, const by_rope_args *a, by_err *err) {
     if (a->x.rows == 0) return BY_OK;
-    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), rope_kernel, dim3(static_cast<unsigned>(a->x.rows)), 256, 0, 1,
-                                view_of(a->x), view_of(a->cs), a->heads, a->d));
+    by_cuda *c = by_cuda_of(dev);
+    unsigned rows = static_cast<unsigned>(a->x.rows);
+    if (wide_rope(a->x, a->cs, a->d)) {
+        query_view v = {};
+        v.q = view_of(a->x), v.cs = view_of(a->cs), v.heads = a->heads, v.d = a->d;
+        BY_CUDA_TRY(err, by_cuda_chain(c, query_kernel, dim3(rows, query_blocks(a->heads, a->cs.cols)), 256, 0, 1, v));
+    } else {
+        BY_CUDA_TRY(err, by_cuda_chain(c, rope_kernel, dim3(rows), 256, 0, 1, view_of(a->x), view_of(a->cs), a->heads, a->d));
+    }
     BY_CUDA_LAUNCHED(err, "rope");
     return BY_OK;
 }
@@ -172,14 +301,31 @@ __global__ void window_kv_kernel(view x, view norm, view cs, view kv, int rec, f
 }
 
 by_status by_cuda_window_kv(by_device *dev, const by_window_kv_args *a, by_err *err) {
-    size_t smem = static_cast<size_t>(a->x.cols) * 4;
     if (a->x.rows == 0) return BY_OK;
+    by_cuda *c = by_cuda_of(dev);
+    int d = static_cast<int>(a->x.cols);
+    unsigned rows = static_cast<unsigned>(a->x.rows);
+    if (a->rec == BY_REC_FP8 && d % 256 == 0 && d <= 2048 && wide_row(a->x, 16) && wide_row(a->norm, 16) && wide_row(a->kv, 8) &&
+        wide_rope(a->q, a->cs, d) && wide_ring(a->ring)) {
+        query_view v = {view_of(a->q), view_of(a->cs), view_of(a->x), view_of(a->norm), view_of(a->kv), a->heads, d, a->eps};
+        if (a->ring.mem) {
+            v.b = batch_of(a->batch), v.from = i32_of(a->from);
+            v.ring = a->ring.mem->ptr + a->ring.off, v.slot_stride = a->ring.slot_stride, v.ring_len = a->ring.len;
+        }
+        unsigned turned = a->q.mem ? query_blocks(a->heads, a->cs.cols) : 0;
+        BY_CUDA_TRY(err, by_cuda_chain(c, query_kernel, dim3(rows, turned + 1), 256, 0, 1, v));
+        BY_CUDA_LAUNCHED(err, "window_kv");
+        return BY_OK;
+    }
+    size_t smem = static_cast<size_t>(d) * 4;
     BY_TRY(by_cuda_smem(window_kv_kernel, smem, err));
-    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), window_kv_kernel, dim3(static_cast<unsigned>(a->x.rows)),
-                                row_threads(a->x.cols), smem, 1, view_of(a->x), view_of(a->norm), view_of(a->cs),
-                                view_of(a->kv), a->rec, a->eps));
+    BY_CUDA_TRY(err, by_cuda_chain(c, window_kv_kernel, dim3(rows), row_threads(d), smem, 1, view_of(a->x), view_of(a->norm),
+                                   view_of(a->cs), view_of(a->kv), a->rec, a->eps));
     BY_CUDA_LAUNCHED(err, "window_kv");
-    return BY_OK;
+    by_rope_args rope = {a->q, a->cs, a->heads, d};
+    if (a->q.mem) BY_TRY(by_cuda_rope(dev, &rope, err));
+    by_ring_store_args ring = {a->batch, a->kv, a->from, a->ring};
+    return a->ring.mem ? by_cuda_ring_store(dev, &ring, err) : BY_OK;
 }
 
 /* All threads of a block. */
@@ -442,12 +588,48 @@ __global__ void engram_gate_kernel(view h, view kv, view qw, view kw, view image
     }
 }
 
+/* The same with eight channels a thread, which stay in registers; D a multiple of 256 up to 8192. */
+__global__ void __launch_bounds__(1024) engram_gate_wide_kernel(view h, view kv, view qw, view kw, view image, int m, float eps) {
+    __shared__ float part[3][32];
+    int t = blockIdx.x, s = blockIdx.y, D = h.cols / m, i = threadIdx.x * 8, warps = blockDim.x / 32;
+    float x[8], key[8], value[8], q[8], k[8], dot = 0, xx = 0, kk = 0;
+    bool skip = image.p && *image.i32(t); /* of the step's description */
+    load8(BY_BF16, qw.row(s), 0, i, q);
+    load8(BY_BF16, kw.row(s), 0, i, k);
+    depend_wait();
+    depend_launch();
+    if (skip) return;
+    load8(h.dtype, h.row(t), 0, s * D + i, x);
+    load8(BY_F32, kv.row(t), 0, s * D + i, key);
+    load8(BY_F32, kv.row(t), 0, m * D + i, value);
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        dot = fmaf(x[j] * (q[j] * k[j]), key[j], dot);
+        xx = fmaf(x[j], x[j], xx);
+        kk = fmaf(key[j], key[j], kk);
+    }
+    dot = warp_sum(dot), xx = warp_sum(xx), kk = warp_sum(kk);
+    if ((threadIdx.x & 31) == 0) part[0][threadIdx.x >> 5] = dot, part[1][threadIdx.x >> 5] = xx, part[2][threadIdx.x >> 5] = kk;
+    __syncthreads();
+    dot = xx = kk = 0;
+    for (int w = 0; w < warps; w++) dot += part[0][w], xx += part[1][w], kk += part[2][w];
+    float n = static_cast<float>(D);
+    dot = dot / sqrtf(xx / n + eps) / sqrtf(kk / n + eps) / sqrtf(n);
+    float root = copysignf(sqrtf(fmaxf(fabsf(dot), 1e-6f)), dot), gate = 1.0f / (1.0f + expf(-root));
+#pragma unroll
+    for (int j = 0; j < 8; j++) x[j] = fmaf(gate, value[j], x[j]);
+    store8(h.dtype, h.row(t), s * D + i, x);
+}
+
 by_status by_cuda_engram_gate(by_device *dev, const by_engram_gate_args *a, by_err *err) {
     if (a->h.rows == 0) return BY_OK;
     assert(a->kv.dtype == BY_F32);
+    int64_t D = a->h.cols / a->m;
+    bool wide = D % 256 == 0 && D <= 8192 && wide_row(a->h, 16) && wide_row(a->kv, 16) && wide_row(a->q_weight, 16) && wide_row(a->k_weight, 16);
     dim3 grid(static_cast<unsigned>(a->h.rows), static_cast<unsigned>(a->m));
-    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), engram_gate_kernel, grid, 256, 0, 1, view_of(a->h), view_of(a->kv),
-                                view_of(a->q_weight), view_of(a->k_weight), view_of(a->row_image), a->m, a->eps));
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), wide ? engram_gate_wide_kernel : engram_gate_kernel, grid,
+                                   wide ? static_cast<int>(D / 8) : 256, 0, 1, view_of(a->h), view_of(a->kv), view_of(a->q_weight),
+                                   view_of(a->k_weight), view_of(a->row_image), a->m, a->eps));
     BY_CUDA_LAUNCHED(err, "engram_gate");
     return BY_OK;
 }

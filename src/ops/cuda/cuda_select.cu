@@ -50,6 +50,12 @@ __device__ static void put_score(const select_view &a, int t, int item, int entr
     else static_cast<uint32_t *>(a.score)[t * a.stride + item] = topk_key<uint32_t>(v);
     if (a.scores.p) a.scores.f32(t)[entry] = v;
 }
+/* Selection reads eight keys at a time: those behind a row's last are the least of all. */
+__device__ static inline int up_to_eight(int n) { return (n + 7) & ~7; }
+__device__ static void put_nothing(const select_view &a, int t, int item) {
+    if (a.round_bf16) static_cast<uint16_t *>(a.score)[t * a.stride + item] = 0;
+    else static_cast<uint32_t *>(a.score)[t * a.stride + item] = 0;
+}
 
 /* Any formats: one warp an entry. */
 __global__ void score_plain_kernel(select_view a) {
@@ -59,6 +65,7 @@ __global__ void score_plain_kernel(select_view a) {
     row_items r = items_of(a, t);
     if (!row_needed(a, r)) return;
     const int32_t *table = a.b.blocks + a.b.seq[t] * a.b.blocks_stride;
+    if (blockIdx.y == 0 && r.items + static_cast<int>(threadIdx.x) < up_to_eight(r.items)) put_nothing(a, t, r.items + threadIdx.x);
     for (int i = blockIdx.y * 8 + (threadIdx.x >> 5); i < r.items; i += gridDim.y * 8) {
         int entry = item_entry(a, r, i);
         unsigned char *scales = nullptr, *key = page_entry(a.keys, table, entry, a.d, &scales);
@@ -190,7 +197,9 @@ __global__ void __launch_bounds__(256, 3) score_kernel(select_view a) {
             sum[e] += __shfl_xor_sync(~0u, sum[e], 2);
         }
         int out = first + row + 8 * c;
-        if (c < 2 && out < r.items) put_score(a, t, out, fast_entry(a, r, out), (c == 0 ? sum[0] : sum[1]) * 0x1p20f);
+        if (c >= 2) continue;
+        if (out >= r.items && out < up_to_eight(r.items)) put_nothing(a, t, out);
+        if (out < r.items) put_score(a, t, out, fast_entry(a, r, out), (c == 0 ? sum[0] : sum[1]) * 0x1p20f);
     }
 }
 
@@ -208,8 +217,8 @@ template <class KEY> __global__ void block_max_kernel(select_view a) {
     if (blocks <= a.cand_blocks) return;
     const KEY *s = static_cast<const KEY *>(a.score) + t * a.stride;
     KEY *to = static_cast<KEY *>(a.block) + t * a.block_stride;
-    for (int b = blockIdx.y * blockDim.x + threadIdx.x; b < blocks; b += gridDim.y * blockDim.x) {
-        KEY best = 0;
+    for (int b = blockIdx.y * blockDim.x + threadIdx.x; b < up_to_eight(blocks); b += gridDim.y * blockDim.x) {
+        KEY best = 0; /* and of what is no block */
         for (int i = b * a.cand_size; i < (b + 1) * a.cand_size && i < n; i++) best = max(best, s[i]);
         to[b] = b == blocks - 1 ? topk_key<KEY>(INFINITY) : best;
     }

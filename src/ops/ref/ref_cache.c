@@ -18,7 +18,10 @@ by_status by_ref_window_kv(by_device *dev, const by_window_kv_args *a, by_err *e
         for (int64_t i = 0; i < d; i++) x[i] = by_round_to(a->x.dtype, x[i]);
         by_rec_store(by_tensor_row(&a->kv, t), a->rec, x, d);
     }
-    return BY_OK;
+    by_rope_args rope = {.x = a->q, .cs = a->cs, .heads = a->heads, .d = (int32_t)d};
+    if (by_tensor_is(&a->q)) BY_TRY(by_ref_rope(dev, &rope, err));
+    by_ring_store_args ring = {.batch = a->batch, .kv = a->kv, .from = a->from, .ring = a->ring};
+    return a->ring.mem ? by_ref_ring_store(dev, &ring, err) : BY_OK;
 }
 
 by_status by_ref_ring_store(by_device *dev, const by_ring_store_args *a, by_err *err) {

@@ -62,6 +62,8 @@ static void mix_streams(float *u, const float *h, const float *pre, int m, int64
 
 by_status by_ref_hc_mix(by_device *dev, const by_hc_mix_args *a, by_err *err) {
     int64_t mD = a->h.cols, D = mD / a->m;
+    by_hc_post_args post = {.h = a->h, .out = a->out, .post = a->post, .comb = a->comb, .m = a->m};
+    if (by_tensor_is(&a->out)) BY_TRY(by_ref_hc_post(dev, &post, err));
     float *h = by_device_scratch(dev, (size_t)(2 * mD + 2 * D) * 4, err);
     if (!h) return BY_ENOMEM;
     float *row = h + mD, *u = row + mD, *w = u + D;
