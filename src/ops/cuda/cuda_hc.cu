@@ -181,15 +181,21 @@ template <bool POST, bool MANY> __global__ void __launch_bounds__(FAST_WARPS * 3
     int t0 = blockIdx.y * a.tokens_per_block, end = min(t0 + a.tokens_per_block, a.h.rows), buffer = 0;
 #pragma unroll 1
     for (int t = t0; t < end; t += FAST_ROWS, buffer ^= 1) {
-        hc_row row;
         uint4 h[2][4] = {};
-        if (t + g < end) {
-            load_row(a, t + g, at, POST, row);
-            finish_row(a, t + g, at, POST, row, h[0]);
-        }
-        if (t + 8 + g < end) {
-            load_row(a, t + 8 + g, at, POST, row);
-            finish_row(a, t + 8 + g, at, POST, row, h[1]);
+        bool some = t + g < end, more = t + 8 + g < end;
+        hc_row row;
+        if (some) load_row(a, t + g, at, POST, row);
+        if constexpr (POST && MANY) { /* no registers for both rows at once */
+            if (some) finish_row(a, t + g, at, POST, row, h[0]);
+            if (more) {
+                load_row(a, t + 8 + g, at, POST, row);
+                finish_row(a, t + 8 + g, at, POST, row, h[1]);
+            }
+        } else {
+            hc_row next;
+            if (more) load_row(a, t + 8 + g, at, POST, next);
+            if (some) finish_row(a, t + g, at, POST, row, h[0]);
+            if (more) finish_row(a, t + 8 + g, at, POST, next, h[1]);
         }
         hc_sums sum = {};
 #pragma unroll
@@ -219,6 +225,7 @@ template <bool POST, bool MANY> __global__ void __launch_bounds__(FAST_WARPS * 3
             for (int k = 0; k < FAST_WARPS; k++) v += sums[buffer][k][i][from];
             if (t + i < end) a.part[(static_cast<int64_t>(t + i) * a.chunks + blockIdx.x) * VALUES + value] = v;
         }
+        if (!MANY) break;
     }
 }
 

@@ -395,10 +395,9 @@ struct compress_view {
 
 __global__ void compress_kernel(compress_view a) {
     prefetch_weights(a.norm.p, a.norm.cols * 2);
-    depend_wait();
-    depend_launch();
     BY_CUDA_DYNAMIC(float, x);
     __shared__ float part[32];
+    /* where things lie follows from the step's description, whose loads wait for one another: before the wait */
     int e = blockIdx.x, d = a.v.cols, row = a.row[e], seq = a.seq[e];
     const float *v0 = nullptr, *s0 = nullptr;
     if (a.ratio == 2) {
@@ -411,6 +410,9 @@ __global__ void compress_kernel(compress_view a) {
             s0 = v0 + d;
         }
     }
+    depend_wait();
+    depend_launch();
+#pragma unroll 4
     for (int i = threadIdx.x; i < d; i += blockDim.x) {
         float v1 = value_at(a.v.dtype, a.v.row(row), d, i);
         if (a.ratio == 2) {
@@ -461,36 +463,37 @@ struct entry_store_view {
     float eps;
 };
 
+/* Two blocks an entry: its latent, its index key. */
 __global__ void entry_store_kernel(entry_store_view a) {
     prefetch_weights(a.k_norm.p, a.k_norm.cols * 2);
-    depend_wait();
-    depend_launch();
     BY_CUDA_DYNAMIC(float, x);
     __shared__ float part[32];
-    int e = blockIdx.x, d = a.latent.cols, ix = a.ik.cols, act = a.latent.dtype;
-    float *k = x + d;
-    const int32_t *table = a.b.blocks + a.seq[e] * a.b.blocks_stride;
-    for (int i = threadIdx.x; i < d; i += blockDim.x) x[i] = value_at(act, a.latent.row(e), d, i);
-    for (int i = threadIdx.x; i < ix; i += blockDim.x) k[i] = value_at(a.ik.dtype, a.ik.row(e), ix, i);
+    int e = blockIdx.x, act = a.latent.dtype;
+    bool key = blockIdx.y;
+    const view &from = key ? a.ik : a.latent;
+    const pages_view &pages = key ? a.index : a.main;
+    const int32_t *table = a.b.blocks + a.seq[e] * a.b.blocks_stride; /* all of the step's description */
+    unsigned char *scales = nullptr, *at = page_entry(pages, table, a.idx[e], from.cols, &scales);
+    if (pages.rec != BY_REC_IX4) scales = at + (record_scales(pages.rec, at, from.cols) - at);
+    depend_wait();
+    depend_launch();
+#pragma unroll 4
+    for (int i = threadIdx.x; i < from.cols; i += blockDim.x) x[i] = value_at(from.dtype, from.row(e), from.cols, i);
     __syncthreads();
-    block_rotate(x, d, a.cs.f32(e), a.cs.cols, 1, act);
-    unsigned char *scales = nullptr, *at = page_entry(a.main, table, a.idx[e], d, &scales);
-    block_store_record(a.main.rec, at, at + (record_scales(a.main.rec, at, d) - at), x, d);
-    block_norm(k, a.k_norm.p, ix, a.eps, act, part);
-    block_rotate(k, ix, a.cs.f32(e), a.cs.cols, 1, act);
-    at = page_entry(a.index, table, a.idx[e], ix, &scales);
-    if (a.index.rec != BY_REC_IX4) scales = at + (record_scales(a.index.rec, at, ix) - at);
-    block_store_record(a.index.rec, at, scales, k, ix);
+    if (key) block_norm(x, a.k_norm.p, from.cols, a.eps, act, part);
+    block_rotate(x, from.cols, a.cs.f32(e), a.cs.cols, 1, act);
+    block_store_record(pages.rec, at, scales, x, from.cols);
 }
 
 by_status by_cuda_entry_store(by_device *dev, const by_entry_store_args *a, by_err *err) {
     if (a->entries.n == 0) return BY_OK;
-    size_t smem = static_cast<size_t>(a->latent.cols + a->ik.cols) * 4;
+    int64_t widest = a->latent.cols > a->ik.cols ? a->latent.cols : a->ik.cols;
+    size_t smem = static_cast<size_t>(widest) * 4;
     BY_TRY(by_cuda_smem(entry_store_kernel, smem, err));
     entry_store_view v = {batch_of(a->batch), i32_of(a->entries.seq), i32_of(a->entries.idx), view_of(a->latent),
                           view_of(a->ik), view_of(a->k_norm), view_of(a->cs), pages_of(a->main), pages_of(a->index), a->eps};
-    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), entry_store_kernel, dim3(static_cast<unsigned>(a->entries.n)),
-                                row_threads(a->latent.cols), smem, 1, v));
+    BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), entry_store_kernel, dim3(static_cast<unsigned>(a->entries.n), 2),
+                                row_threads(widest), smem, 1, v));
     BY_CUDA_LAUNCHED(err, "entry_store");
     return BY_OK;
 }
