@@ -295,6 +295,7 @@ static void describe_rows(by_runner *r, const by_step_seq *seqs, int32_t n_seqs)
         T += seqs[s].n_rows;
         if (seqs[s].n_rows > r->longest) r->longest = seqs[s].n_rows;
     }
+    if (r->padded_context && r->longest <= r->opts.n_drafts) r->longest = r->opts.n_drafts + 1; /* in any step of this size */
     b->n_rows = r->n_rows = T;
     b->n_seqs = n_seqs;
     int32_t *pos = by_runner_stage(r, &b->row_pos, T, 1), *seq = by_runner_stage(r, &b->row_seq, T, 1);
