@@ -2,7 +2,8 @@
  * layers alike; read it beside model.md sections 3 to 8.
  *
  * The same code runs prefill chunks and decode rows: what differs is the number of rows. Within a layer: compress and
- * store, then index, then attend, then write the ring (a chunk may overwrite what its first rows still read; decode rows do not, and write it before). */
+ * store, then index, then attend, then write the ring (a chunk may overwrite what its first rows still read; decode rows do not, and
+ * write it before). */
 #include <math.h>
 
 #include "model/graph_impl.h"
