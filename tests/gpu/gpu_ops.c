@@ -63,8 +63,8 @@ static void test_hc(int64_t T, int D, by_dtype act, by_dtype fnt) {
     }
     pair alone = make(act, T, D, NULL), next1 = make(BY_F32, T, m, NULL), post1 = make(BY_F32, T, m, NULL), comb1 = make(BY_F32, T, m * m, NULL);
     for (int64_t t = 0; t < T; t++) { /* a row alone gets the same bits */
-        by_hc_mix_args a = {by_tensor_rows(h.t[GPU], t, 1), {0}, by_tensor_rows(pre.t[GPU], t, 1), fn.t[GPU], base.t[GPU], scale.t[GPU], norm.t[GPU],
-                            by_tensor_rows(alone.t[GPU], t, 1), {0}, by_tensor_rows(next1.t[GPU], t, 1), by_tensor_rows(post1.t[GPU], t, 1),
+        by_hc_mix_args a = {by_tensor_rows(h.t[GPU], t, 1), {0}, by_tensor_rows(pre.t[GPU], t, 1), fn.t[GPU], base.t[GPU],
+                            scale.t[GPU], norm.t[GPU], by_tensor_rows(alone.t[GPU], t, 1), {0}, by_tensor_rows(next1.t[GPU], t, 1), by_tensor_rows(post1.t[GPU], t, 1),
                             by_tensor_rows(comb1.t[GPU], t, 1), m, 20, 1e-20f, 1e-6f};
         MUST(by_op_hc_mix(dev[GPU], &a, err));
     }
