@@ -63,9 +63,11 @@ static void test_hc(int64_t T, int D, by_dtype act, by_dtype fnt) {
     }
     pair alone = make(act, T, D, NULL), next1 = make(BY_F32, T, m, NULL), post1 = make(BY_F32, T, m, NULL), comb1 = make(BY_F32, T, m * m, NULL);
     for (int64_t t = 0; t < T; t++) { /* a row alone gets the same bits */
-        by_hc_mix_args a = {by_tensor_rows(h.t[GPU], t, 1), {0}, by_tensor_rows(pre.t[GPU], t, 1), fn.t[GPU], base.t[GPU],
-                            scale.t[GPU], norm.t[GPU], by_tensor_rows(alone.t[GPU], t, 1), {0}, by_tensor_rows(next1.t[GPU], t, 1), by_tensor_rows(post1.t[GPU], t, 1),
-                            by_tensor_rows(comb1.t[GPU], t, 1), m, 20, 1e-20f, 1e-6f};
+        by_hc_mix_args a = {.h = h.t[GPU], .pre = pre.t[GPU], .fn = fn.t[GPU], .base = base.t[GPU], .scale = scale.t[GPU], .norm = norm.t[GPU],
+                            .y = alone.t[GPU], .next_pre = next1.t[GPU], .post = post1.t[GPU], .comb = comb1.t[GPU], .m = m, .iters = 20,
+                            .norm_eps = 1e-20f, .hc_eps = 1e-6f};
+        by_tensor *row[] = {&a.h, &a.pre, &a.y, &a.next_pre, &a.post, &a.comb};
+        for (size_t k = 0; k < sizeof row / sizeof *row; k++) *row[k] = by_tensor_rows(*row[k], t, 1);
         MUST(by_op_hc_mix(dev[GPU], &a, err));
     }
     NAME("hc_mix T %d D %d %s, fn %s: y", (int)T, D, by_dtype_name(act), by_dtype_name(fnt));
