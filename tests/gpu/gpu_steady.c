@@ -158,7 +158,7 @@ static void plan(const char *model) {
     by_solo_close(&s);
 }
 
-/* A step waits once: for its marks and draws. A block of drafts once more, or, with a penalty that follows what was drafted, for each
+/* A step waits once: for its marks and draws; a snapshot of a prefix is one more answer. A block of drafts once more, or, with a penalty that follows what was drafted, for each
  * draft and for the confidences. */
 static void engine(const char *model, const char *drafts, by_draft_mode mode, bool penalty) {
     by_engine_opts o = by_engine_opts_default();
@@ -180,9 +180,9 @@ static void engine(const char *model, const char *drafts, by_draft_mode mode, bo
     requests(e, m->cfg.vocab_size, STEPS, penalty);
     by_engine_stats after = by_engine_stats_get(e);
     char text[160];
-    int steps = (int)(after.n_steps - before.n_steps);
+    int steps = (int)(after.n_steps - before.n_steps), snapshots = (int)(after.n_snapshots - before.n_snapshots);
     snprintf(text, sizeof text, "engine, drafts %s, %d steps, %d from recordings", drafts, steps, (int)(after.n_replayed - before.n_replayed));
-    expect(text, a, count(dev), steps * (mode == BY_DRAFT_OFF ? 1 : penalty ? 2 + m->cfg.draft.block_size : 2));
+    expect(text, a, count(dev), steps * (mode == BY_DRAFT_OFF ? 1 : penalty ? 2 + m->cfg.draft.block_size : 2) + snapshots);
     snprintf(text, sizeof text, "engine, drafts %s: no memory but what was there", drafts);
     verdict(text, room == by_device_room_get(dev).used);
     by_engine_close(e);
