@@ -57,6 +57,25 @@ static bool host_draw(const float *row, int32_t V, float t, bool plain, by_sampl
     return true;
 }
 
+/* The same draws queued: their ids are what the others said, or a token that can be looked up. */
+static int compare_queued(by_device *dev, by_tensor logits, by_draws what) {
+    enum { N = 2 * ROWS };
+    int32_t ids[2][N], bad = 0;
+    by_mem *m = NULL;
+    MUST(by_mem_alloc(&m, dev, sizeof ids, err));
+    const by_drawn *drawn = what.out;
+    what.out = NULL;
+    what.ids = by_tensor_make(m, 0, BY_I32, 2, N);
+    uint64_t waits = by_device_counts_get(dev).n_waits;
+    MUST(by_device_draw(dev, logits, &what, err));
+    if (by_device_counts_get(dev).n_waits != waits) bad++;
+    MUST(by_mem_read(ids, m, 0, sizeof ids, err));
+    for (int i = 0; i < N; i++) bad += ids[1][i] != drawn[i].id || ids[0][i] != (drawn[i].id < 0 ? 0 : drawn[i].id);
+    by_mem_free(m);
+    if (bad) printf("    %d queued draws differ\n", bad);
+    return bad;
+}
+
 static int compare(by_device *dev, int32_t V, float t, bool plain, by_sample_rule rule) {
     float *rows = malloc((size_t)V * ROWS * 4);
     by_mem *m = NULL;
@@ -80,7 +99,7 @@ static int compare(by_device *dev, int32_t V, float t, bool plain, by_sample_rul
     }
     by_draws what = {.draws = draws, .n = 2 * ROWS, .out = drawn};
     MUST(by_device_draw(dev, by_tensor_make(m, 0, BY_F32, ROWS, V), &what, err));
-    int bad = 0, n_drawn = 0;
+    int bad = compare_queued(dev, by_tensor_make(m, 0, BY_F32, ROWS, V), what), n_drawn = 0;
     for (int r = 0; r < ROWS; r++) {
         const float *row = rows + (size_t)r * (size_t)V;
         int32_t id = -1, top = -1;
