@@ -181,8 +181,9 @@ static void engine(const char *model, const char *drafts, by_draft_mode mode, bo
     by_engine_stats after = by_engine_stats_get(e);
     char text[160];
     int steps = (int)(after.n_steps - before.n_steps), snapshots = (int)(after.n_snapshots - before.n_snapshots);
+    int waits = mode == BY_DRAFT_OFF ? 1 : penalty ? 2 + m->cfg.draft.block_size : 2;
     snprintf(text, sizeof text, "engine, drafts %s, %d steps, %d from recordings", drafts, steps, (int)(after.n_replayed - before.n_replayed));
-    expect(text, a, count(dev), steps * (mode == BY_DRAFT_OFF ? 1 : penalty ? 2 + m->cfg.draft.block_size : 2) + snapshots);
+    expect(text, a, count(dev), steps * waits + snapshots);
     snprintf(text, sizeof text, "engine, drafts %s: no memory but what was there", drafts);
     verdict(text, room == by_device_room_get(dev).used);
     by_engine_close(e);
