@@ -158,8 +158,8 @@ static void plan(const char *model) {
     by_solo_close(&s);
 }
 
-/* A step waits once: for its marks and draws; a snapshot of a prefix is one more answer. A block of drafts once more, or, with a penalty that follows what was drafted, for each
- * draft and for the confidences. */
+/* A step waits once: for its marks and draws; a snapshot of a prefix is one more answer. A block of drafts once more, or, with a penalty that
+ * follows what was drafted, for each draft and for the confidences. */
 static void engine(const char *model, const char *drafts, by_draft_mode mode, bool penalty) {
     by_engine_opts o = by_engine_opts_default();
     o.device = (by_device_opts){.backend = BY_BACKEND_CUDA, .memory_bytes = (int64_t)1 << 30};
