@@ -428,6 +428,8 @@ static void rows_section() {
         put(which, all);
         by_engram_gate_args engram = {h, gates, streams, streams, {}, m, 1e-20f};
         by_hc_close_args close = {h, pre, norm, which, y, m, 1e-20f};
+        by_tensor index = make(BY_BF16, T, 32 * 128), packed = make(BY_IX4, T * 32, 128);
+        by_index_query_args query = {index, cs, packed, 32, 128};
         by_embed_args embed = {which, table, {}, h, pre, m};
         struct {
             const char *name;
@@ -442,6 +444,7 @@ static void rows_section() {
                    {"window_kv and rope", [&] { MUST(by_op_window_kv(dev, &key, err)); }, T * (64 * 64 * 4.0 + 512 * 2 + 528)},
                    {"act8 of 8192", [&] { MUST(by_op_act8(dev, &eight, err)); }, T * 8192 * 3.0},
                    {"engram_gate", [&] { MUST(by_op_engram_gate(dev, &engram, err)); }, T * D * (16 + 20.0) + 16.0 * D},
+                   {"index_query", [&] { MUST(by_op_index_query(dev, &query, err)); }, T * 32 * (256.0 + 68)},
                    {"hc_close", [&] { MUST(by_op_hc_close(dev, &close, err)); }, T * D * 10.0},
                    {"embed", [&] { MUST(by_op_embed(dev, &embed, err)); }, T * D * 10.0}};
         for (auto &o : ops) {

@@ -514,8 +514,38 @@ __global__ void index_query_kernel(view q, view cs, view out, int heads, int d) 
     }
 }
 
+/* The index format, eight channels a thread. */
+__global__ void __launch_bounds__(256) index_query_wide_kernel(view q, view cs, view out, int heads, int d) {
+    depend_wait();
+    depend_launch();
+    int t = blockIdx.x, i = (blockIdx.y * 256 + threadIdx.x) * 8, at = i % d, j = at - (d - cs.cols);
+    if (i >= heads * d) return; /* the four threads of a group of 32 are all here or none */
+    float v[8], m = 0;
+    load8(q.dtype, q.row(t), 0, i, v);
+    if (j >= 0) rotate8(v, cs.f32(t), j);
+#pragma unroll
+    for (int k = 0; k < 8; k++) v[k] = round_to(q.dtype, v[k]), m = fmaxf(m, fabsf(v[k]));
+    uint32_t group = 0xfu << (threadIdx.x & 28), codes = 0;
+    m = fmaxf(m, __shfl_xor_sync(group, m, 1));
+    m = fmaxf(m, __shfl_xor_sync(group, m, 2));
+    uint32_t b = ix4_scale(m);
+    float inverse = ue8m0_inverse(b);
+#pragma unroll
+    for (int k = 0; k < 8; k++) codes |= static_cast<uint32_t>(e2m1_of(v[k] * inverse)) << 4 * k;
+    unsigned char *to = out.row(static_cast<int64_t>(t) * heads + i / d);
+    *reinterpret_cast<uint32_t *>(to + at / 2) = codes;
+    if (at % 32 == 0) to[d / 2 + at / 32] = static_cast<uint8_t>(b);
+}
+
 by_status by_cuda_index_query(by_device *dev, const by_index_query_args *a, by_err *err) {
     if (a->q.rows == 0) return BY_OK;
+    if (a->out.dtype == BY_IX4 && wide_rope(a->q, a->cs, a->d) && wide_row(a->out, 4)) {
+        dim3 pieces(static_cast<unsigned>(a->q.rows), static_cast<unsigned>((a->heads * a->d / 8 + 255) / 256));
+        BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), index_query_wide_kernel, pieces, 256, 0, 1, view_of(a->q), view_of(a->cs),
+                                       view_of(a->out), a->heads, a->d));
+        BY_CUDA_LAUNCHED(err, "index_query");
+        return BY_OK;
+    }
     dim3 grid(static_cast<unsigned>(a->q.rows), static_cast<unsigned>(a->heads));
     BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), index_query_kernel, grid, 64, static_cast<size_t>(a->d) * 4, 1,
                                 view_of(a->q), view_of(a->cs), view_of(a->out), a->heads, a->d));
@@ -591,8 +621,8 @@ __global__ void engram_gate_kernel(view h, view kv, view qw, view kw, view image
     }
 }
 
-/* The same with eight channels a thread, which stay in registers; D a multiple of 256 up to 8192. */
-__global__ void __launch_bounds__(1024) engram_gate_wide_kernel(view h, view kv, view qw, view kw, view image, int m, float eps) {
+/* The same with eight channels a thread, which stay in registers; D a multiple of 256 up to 5120. */
+__global__ void __launch_bounds__(640, 2) engram_gate_wide_kernel(view h, view kv, view qw, view kw, view image, int m, float eps) {
     __shared__ float part[3][32];
     int t = blockIdx.x, s = blockIdx.y, D = h.cols / m, i = threadIdx.x * 8, warps = blockDim.x / 32;
     float x[8], key[8], value[8], q[8], k[8], dot = 0, xx = 0, kk = 0;
@@ -628,7 +658,7 @@ by_status by_cuda_engram_gate(by_device *dev, const by_engram_gate_args *a, by_e
     if (a->h.rows == 0) return BY_OK;
     assert(a->kv.dtype == BY_F32);
     int64_t D = a->h.cols / a->m;
-    bool wide = D % 256 == 0 && D <= 8192 && wide_row(a->h, 16) && wide_row(a->kv, 16) && wide_row(a->q_weight, 16) && wide_row(a->k_weight, 16);
+    bool wide = D % 256 == 0 && D <= 5120 && wide_row(a->h, 16) && wide_row(a->kv, 16) && wide_row(a->q_weight, 16) && wide_row(a->k_weight, 16);
     dim3 grid(static_cast<unsigned>(a->h.rows), static_cast<unsigned>(a->m));
     BY_CUDA_TRY(err, by_cuda_chain(by_cuda_of(dev), wide ? engram_gate_wide_kernel : engram_gate_kernel, grid,
                                    wide ? static_cast<int>(D / 8) : 256, 0, 1, view_of(a->h), view_of(a->kv), view_of(a->q_weight),
