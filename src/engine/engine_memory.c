@@ -97,7 +97,7 @@ by_runner_opts by_engine_runner_opts(const by_engine *e) {
                           .max_logits = e->max_seqs * (1 + e->n_drafts) + o->sched.all_rows,
                           .max_context = e->max_context, .trunc = o->trunc, .n_drafts = e->n_drafts, .marks = true,
                           .replay_rows = o->eager ? 0 : o->replay_rows ? o->replay_rows : REPLAY_ROWS,
-                          .all_draft_rows = o->verify == BY_SAMPLE_REJECTION && by_device_draws(e->dev)};
+                          .all_draft_rows = by_device_draws(e->dev)}; /* one call, one wait; rejection needs what all were drawn from */
     if (run.max_logits > run.max_rows) run.max_logits = run.max_rows;
     return run;
 }
