@@ -187,7 +187,7 @@ static void gemm_section() {
         int copies = static_cast<int>(std::min<int64_t>(16, 200000000 / (s.k * s.n) + 1));
         std::vector<by_weight> w;
         for (int i = 0; i < copies; i++) w.push_back(fp8(s.n, s.k));
-        for (int64_t m : {1, 6, 16, 64, 128, 256, 1024, 4096}) {
+        for (int64_t m : {1, 2, 4, 8, 16, 64, 128, 256, 1024, 4096}) {
             int groups = s.n == 8192 ? 8 : 1; /* wo_a: each group of heads has its own columns */
             by_tensor x = a8(m, s.k * groups), y = make(BY_BF16, m, s.n);
             int r = m <= 256 ? copies : 1;

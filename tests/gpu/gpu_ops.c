@@ -226,7 +226,7 @@ static void test_matmul(int64_t T, int64_t N, int64_t K, int groups, by_dtype xt
 /* Rows of one call against the same rows in calls of other sizes, on the device alone: bit for bit, though kernels and tiles
  * differ. */
 static void invariance(int64_t N, int64_t K, int groups, by_dtype xt, by_dtype wt) {
-    static const int sizes[] = {1, 2, 8, 9, 16, 24, 33, 64, 65, 100, 128, 256, 257, 300, 600};
+    static const int sizes[] = {1, 2, 3, 8, 9, 16, 24, 33, 64, 65, 100, 128, 256, 257, 300, 600};
     enum { N_SIZES = sizeof sizes / sizeof *sizes };
     int64_t T = 0, r = 0;
     for (int i = 0; i < N_SIZES; i++) T += sizes[i];
