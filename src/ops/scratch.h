@@ -28,6 +28,7 @@ enum {
     BY_SCRATCH_DRAW_MAX = 256 << 20,    /* edited and sorted rows of draws: more draws go in slices */
     BY_SCRATCH_DRAW_ROWS = 3,
     BY_SCRATCH_DRAW_JOB = 192, /* bytes of a draw's description, or a few more */
+    BY_SCRATCH_MOE_TILE = 20,  /* bytes of a tile of an expert's tokens */
     BY_SCRATCH_HC_CHUNK = 512, BY_SCRATCH_HC_VALUES = 32
 };
 
@@ -59,7 +60,7 @@ static inline int64_t by_scratch_moe_tiles(int64_t n_experts, int64_t choices) {
 static inline int64_t by_scratch_moe(const by_step_shape *s, int64_t weights) {
     int64_t T = s->rows, n = T * s->n_chosen, rows = by_scratch_moe_rows(s->n_experts, n), all = by_scratch_rows256(T), D = s->hidden;
     return by_scratch_pad(64) + by_scratch_pad(n * 4) + 2 * by_scratch_pad(rows * 4) +
-           by_scratch_pad(by_scratch_moe_tiles(s->n_experts, n) * 12) +
+           by_scratch_pad(by_scratch_moe_tiles(s->n_experts, n) * BY_SCRATCH_MOE_TILE) +
            by_scratch_pad(by_scratch_image(rows, D)) + by_scratch_pad(by_scratch_image(rows, s->inner)) + by_scratch_pad(rows * D * 2) +
            by_scratch_pad(by_scratch_image(all, D)) + by_scratch_pad(by_scratch_image(all, s->shared_inner)) + by_scratch_pad(T * D * 2) +
            2 * by_scratch_pad(T * s->shared_inner * 2) + by_scratch_pad(weights);

@@ -24,6 +24,7 @@ static inline uint32_t warp_least(uint32_t v) {
 static inline void depend_wait() { cuda_host::depend_wait(); }
 static inline void depend_launch() { cuda_host::depend_launch(); }
 static inline void prefetch_line(const unsigned char *) {}
+static inline void bulk_prefetch(const void *, int) {}
 
 static inline uint32_t smem_addr(const void *p) { return cuda_host::shared_address(p); }
 static inline uint32_t remote(uint32_t addr, uint32_t rank) { return cuda_host::remote_address(addr, rank); }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <dlfcn.h>
 #include <functional>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <vector>
@@ -233,13 +234,15 @@ static void moe_section() {
     by_expert shared = {fp8(I, D), fp8(I, D), fp8(D, I)};
     printf("\nexperts, FP4 x A8, 384 experts, top 6, all steps of the operator\n");
     for (int with = 0; with < 2; with++) {
-        for (int64_t T : {1, 4, 6, 16, 64, 256, 1024, 4096}) {
+        for (int64_t T : {1, 2, 3, 4, 6, 16, 64, 256, -256, 512, 1024, 2048, 4096, 8192}) {
+            bool skewed = T < 0; /* half of the tokens' choices fall on a sixteenth of the experts */
+            if (skewed) T = -T;
             std::vector<int32_t> v;
             std::vector<char> used(E, 0);
             for (int64_t t = 0; t < T; t++)
                 for (int j = 0; j < k; j++) {
                     int x = 0;
-                    do x = rand() % E;
+                    do x = skewed ? static_cast<int>(E * pow(rand() / (RAND_MAX + 1.0), 4)) : rand() % E;
                     while (std::find(v.end() - j, v.end(), x) != v.end());
                     v.push_back(x), used[static_cast<size_t>(x)] = 1;
                 }
@@ -255,10 +258,11 @@ static void moe_section() {
             double bytes = n_used * 3.0 * D * I * (0.5 + 1.0 / 32) + with * 3.0 * D * I;
             bytes += T * k * (D + 5.0 * I + 2 * D) + 2.0 * T * D;
             char name[96];
-            snprintf(name, sizeof name, "moe%s T %d, %d experts used", with ? " + shared" : "", static_cast<int>(T), n_used);
+            snprintf(name, sizeof name, "moe%s%s T %d, %d experts used", with ? " + shared" : "", skewed ? ", skewed," : "",
+                     static_cast<int>(T), n_used);
             double flops = 2.0 * 3 * D * I * static_cast<double>(T) * (k + with);
             line(name, time_it(), bytes, flops);
-            if (!c->few || T > (with ? 64 : 4)) continue;
+            if (!c->few || T > (with ? 4 : 1)) continue;
             c->few = false;
             line("  by the kernels for more rows", time_it(), bytes, flops);
             c->few = true;

@@ -81,11 +81,16 @@ by_status by_cuda_few(by_cuda *c, weight_kind kind, const by_tensor &x, const ge
 
 /* ---- weights in registers ------------------------------------------------------------------------------------- */
 
+/* W_FP8: a weight's scale as what its expansion is multiplied by. */
 template <int WT> __device__ static inline uint32_t scale_pair(uint32_t byte, bool &bad) {
-    constexpr uint32_t up = WT == W_FP8 ? 100 : 106; /* exponent of the expansion (120, 126) less 20 */
+    constexpr uint32_t up = 100; /* exponent of the expansion (120) less 20 */
     bad |= byte > 254 - up;
     return (byte + up) << 7 | (byte + up) << 23;
 }
+/* The same of FP4 weights in strips, whose scales have STRIP_UP added when they are rearranged; one that is too large has become
+ * infinite there. */
+enum { STRIP_UP = 106 }; /* exponent of the expansion (126) less 20 */
+__device__ static inline uint32_t strip_scale(uint32_t byte) { return byte * 0x00800080u; }
 __device__ static inline void expand_fp8(uint32_t w, uint32_t m, uint32_t &lo, uint32_t &hi) {
     lo = mul_bf16x2((w << 8 & 0x80008000u) | (w << 4 & 0x07f007f0u), m);
     hi = mul_bf16x2((w & 0x80008000u) | (w >> 4 & 0x07f007f0u), m);
@@ -145,10 +150,12 @@ __device__ static inline void expand(uint32_t (&a)[4], int i, const uint32_t *q0
 
 /* ---- the main loop -------------------------------------------------------------------------------------------- */
 
-/* A block of GROUPS warpgroups with BT tokens, and ST stages of U units each in flight. The widest tile needs more
- * registers than a multiprocessor shares out evenly, so its producer is a whole warpgroup that gives registers away. */
+/* A block of GROUPS warpgroups with BT tokens, and ST stages of U units each in flight. The widest tiles need more
+ * registers than a multiprocessor shares out evenly, so their producer is a whole warpgroup that gives registers away. */
 template <int WT, int U, int GROUPS, int BT, int ST> struct gemm_shape {
-    static constexpr bool TRADE = GROUPS == 2 && BT == 256;
+    static constexpr bool TRADE = GROUPS == 2 && (BT == 256 || WT == W_FP4);
+    static constexpr int BRINGERS = TRADE && WT == W_FP4 ? 4 : 1; /* warps that copy */
+    static constexpr int FEWER = BT == 256 ? 40 : 32, MORE = BT == 256 ? 232 : 104; /* registers of either side then */
     static constexpr int CONSUMERS = GROUPS * 128, THREADS = CONSUMERS + (TRADE ? 128 : 32);
     static constexpr int K = kind<WT>::K * U;
     static constexpr int X = kind<WT>::BLOCKS * U * BT * 128;
@@ -174,9 +181,15 @@ struct gemm_strips {
     const unsigned char *w0, *w1, *s0, *s1;
     int64_t step;
     int groups;
+    /* To those of warpgroup i. */
+    __device__ void skip(int i) {
+        int64_t off = i < groups ? i * step : 0;
+        w0 += off, w1 += off, s0 += off / 16, s1 += off / 16;
+    }
 };
 
-template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2> struct gemm_loop {
+/* DEPTH groups of G instructions are in flight. */
+template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2, int G = DEPTH == 2 ? kind<WT>::STEPS / 2 : 2> struct gemm_loop {
     using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
     uint32_t x, w, s, full, empty; /* shared memory: images, weights, scales, barriers */
     uint32_t peers, rank, rank0;   /* blocks of the cluster that share the images (1: none); this one; the first of them */
@@ -194,7 +207,7 @@ template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2> struct gemm_
         empty = full + ST * 8;
         if (threadIdx.x == 0) {
             for (int i = 0; i < ST; i++) {
-                mbar_init(full + i * 8, 1);
+                mbar_init(full + i * 8, shape::BRINGERS);
                 mbar_init(empty + i * 8, static_cast<int>(GROUPS * 4 * peers));
             }
             mbar_init_done();
@@ -212,7 +225,8 @@ template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2> struct gemm_
     /* The extra warps: bring the images of `rows` tokens (a multiple of 8) once the kernels before are done, and the weights
      * that lie in strips at once. `at` is the first block at the first token. */
     __device__ void produce(const unsigned char *at, int64_t block_stride, int rows, int stages, gemm_strips g = {}) const {
-        if constexpr (shape::TRADE) fewer_registers<40>();
+        if constexpr (shape::TRADE) fewer_registers<shape::FEWER>();
+        if constexpr (shape::BRINGERS > 1) return produce_apart(at, block_stride, rows, stages, g);
         if (threadIdx.x != shape::CONSUMERS) return;
         uint32_t n = static_cast<uint32_t>(rows) / 8, first = n * rank / peers * 1024;
         uint32_t bytes = n * (rank + 1) / peers * 1024 - first;
@@ -235,6 +249,43 @@ template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2> struct gemm_
             }
             if (++st == ST) st = 0, parity ^= 1;
         }
+    }
+    /* The same by four warps, as a thread takes some 150 cycles for a copy: two bring the weights of a warpgroup each, two the images. */
+    __device__ void produce_apart(const unsigned char *at, int64_t block_stride, int rows, int stages, gemm_strips g) const {
+        static_assert(GROUPS == 2 && BLOCKS % 2 == 0, "a warp for each group and for half of the blocks of an image");
+        int warp = static_cast<int>(threadIdx.x - shape::CONSUMERS) / 32, i = warp & 1;
+        if (threadIdx.x & 31) return;
+        uint32_t n = static_cast<uint32_t>(rows) / 8, first = n * rank / peers * 1024, st = 0, parity = 1;
+        uint32_t bytes = n * (rank + 1) / peers * 1024 - first;
+        g.skip(i);
+        if (warp >= 2) depend_wait();
+        at += first + i * block_stride;
+        for (int it = 0; it < stages; it++) {
+            uint32_t bar = full + st * 8;
+            if (it >= ST) mbar_wait(empty + st * 8, parity);
+            if (warp < 2) {
+                mbar_expect(bar, STRIP_BYTES / 2);
+                strip_pair(g, st, i);
+            } else {
+                mbar_expect(bar, rows * 128 * BLOCKS / 2);
+                for (int b = i; b < BLOCKS; b += 2, at += 2 * block_stride) {
+                    uint32_t to = x + st * shape::X + b * BT * 128 + first;
+                    if (peers == 1) bulk_load(to, at, static_cast<int>(bytes), bar);
+                    else if (bytes) bulk_load_all(to, at, static_cast<int>(bytes), bar, (1u << peers) - 1);
+                }
+            }
+            if (++st == ST) st = 0, parity ^= 1;
+        }
+    }
+    /* Weights and scales of warpgroup i for the next stage into slot st; g moves on. */
+    __device__ void strip_pair(gemm_strips &g, uint32_t st, int i) const {
+        constexpr int RUN = U * STRIP_UNIT, SCALES = U * STRIP_SCALES;
+        uint32_t bar = full + st * 8, to = w + st * shape::W + i * 2 * RUN, scales = s + st * shape::S + i * 2 * SCALES;
+        bulk_load(to, g.w0, RUN, bar);
+        bulk_load(to + RUN, g.w1, RUN, bar);
+        bulk_load(scales, g.s0, SCALES, bar);
+        bulk_load(scales + SCALES, g.s1, SCALES, bar);
+        g.w0 += RUN, g.w1 += RUN, g.s0 += SCALES, g.s1 += SCALES;
     }
     /* The weights of the next stage into slot st; the images of `rows` tokens will follow. */
     __device__ void strips(gemm_strips &g, int rows, uint32_t st) const {
@@ -275,7 +326,7 @@ template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2> struct gemm_
     /* acc (zeros before) becomes the product of all stages with the first N tokens. Returns false when a scale was out of
      * range. */
     template <int N> __device__ bool consume(float (&acc)[N / 2], gemm_rows r, int stages) const {
-        if constexpr (shape::TRADE) more_registers<232>();
+        if constexpr (shape::TRADE) more_registers<shape::MORE>();
         if constexpr (!kind<WT>::STRIPS) {
             r.w0 += (threadIdx.x & 3) * 16;
             r.w1 += (threadIdx.x & 3) * 16;
@@ -298,7 +349,7 @@ template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2> struct gemm_
     /* All stages. Instructions are issued in groups; DEPTH groups are in flight, each with operands of its own. */
     template <int N> __device__ void run(float (&acc)[N / 2], gemm_rows &r, int stages, bool &bad) const {
         constexpr int CH = kind<WT>::CHUNKS, ROW = shape::CONSUMERS * 16, STEPS = kind<WT>::STEPS;
-        constexpr int G = DEPTH == 2 ? STEPS / 2 : 2, GROUPS_OF_UNIT = STEPS / G; /* instructions of a group */
+        constexpr int GROUPS_OF_UNIT = STEPS / G;
         static_assert(GROUPS_OF_UNIT * U % DEPTH == 0, "a stage uses each set of operands equally often");
         int tid = threadIdx.x, c = tid & 3;
         uint32_t st = 0, ahead = ST - 1, parity = 0; /* slot of this stage, the one in front of it, phase of its barrier */
@@ -322,8 +373,8 @@ template <int WT, int U, int GROUPS, int BT, int ST, int DEPTH = 2> struct gemm_
                 load_shared16(q1, from + (kind<WT>::STRIPS ? U * STRIP_UNIT : ROW));
                 if constexpr (kind<WT>::STRIPS) {
                     uint32_t sc = s + st * shape::S + (tid / 128 * 2 * U + u) * STRIP_SCALES + tid % 128;
-                    m0 = scale_pair<WT>(load_shared_byte(sc), bad);
-                    m1 = scale_pair<WT>(load_shared_byte(sc + U * STRIP_SCALES), bad);
+                    m0 = strip_scale(load_shared_byte(sc));
+                    m1 = strip_scale(load_shared_byte(sc + U * STRIP_SCALES));
                 } else if constexpr (kind<WT>::SCALES) {
                     uint32_t sc = s + st * shape::S + tid * shape::SCALE;
                     sc += (U == 2 ? u : it & 1) * 2 + c / 2;

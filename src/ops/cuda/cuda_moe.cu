@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "ops/cuda/cuda_image.cuh"
-#include "ops/cuda/cuda_moe.cuh"
+#include "ops/cuda/cuda_moe_walk.cuh"
 
 /* ---- router --------------------------------------------------------------------------------------------------- */
 
@@ -133,9 +133,6 @@ by_status by_cuda_router(by_device *dev, const by_router_args *a, by_err *err) {
 
 /* ---- sorting by expert ---------------------------------------------------------------------------------------- */
 
-struct moe_tile {
-    int32_t expert, row, n; /* first padded row, valid rows */
-};
 struct moe_sort {
     int32_t *count;  /* [4]: tiles, padded rows */
     int32_t *place;  /* [T * k] padded row of each choice, -1 = its expert is absent */
@@ -165,7 +162,7 @@ __global__ void __launch_bounds__(1024) moe_sort_kernel(view idx, view weight, c
     first[tid] = here ? r - rows : -1;
     if (tid == 1023) o.count[0] = s, o.count[1] = r;
     int each = tiles ? min(bt, ((c + tiles - 1) / tiles + 15) / 16 * 16) : 0; /* an expert's tiles are alike */
-    for (int i = 0; i < tiles; i++) o.tiles[s - tiles + i] = {tid, r - rows + i * each, min(each, c - i * each)};
+    for (int i = 0; i < tiles; i++) o.tiles[s - tiles + i] = {tid, r - rows + i * each, min(each, c - i * each), i, tiles};
     for (int i = c; i < rows; i++) o.token[r - rows + i] = -1, o.weight[r - rows + i] = 0;
     __syncthreads();
     count[tid] = 0;
@@ -185,18 +182,6 @@ __global__ void __launch_bounds__(1024) moe_sort_kernel(view idx, view weight, c
 
 /* ---- products ------------------------------------------------------------------------------------------------- */
 
-struct moe_args {
-    const expert_view *experts;
-    const moe_tile *tiles;
-    const int32_t *n_tiles;
-    const float *weight; /* [rows] */
-    image x, h;
-    unsigned char *out; /* [rows, D] bf16 */
-    int rows, D, I;
-    float limit;
-    int32_t *flags;
-};
-
 __device__ static bool moe_tile_of(const moe_args &a, moe_tile &t) {
     int i = static_cast<int>(blockIdx.z * gridDim.y + blockIdx.y); /* y ends at 65535 */
     if (i >= *a.n_tiles) return false;
@@ -204,66 +189,13 @@ __device__ static bool moe_tile_of(const moe_args &a, moe_tile &t) {
     return true;
 }
 
-/* Strips of tile x of an expert's up products (32 channels of w1 and of w3 a warpgroup) and of its down product (64 rows). */
-template <int GROUPS> __device__ static inline gemm_strips up_strips(const moe_args &a, const expert_view &e, int x) {
-    int64_t first = min(x * GROUPS, a.I / 32 - 1), at = first * 32 * e.w1_stride;
-    return {e.w1 + at, e.w3 + at, e.s1 + at / 16, e.s3 + at / 16, 32 * e.w1_stride, static_cast<int>(a.I / 32 - first)};
-}
-template <int GROUPS> __device__ static inline gemm_strips down_strips(const moe_args &a, const expert_view &e, int x) {
-    int64_t first = min(x * GROUPS, a.D / 64 - 1), at = first * 64 * e.w2_stride, next = at + 32 * e.w2_stride;
-    return {e.w2 + at, e.w2 + next, e.s2 + at / 16, e.s2 + next / 16, 64 * e.w2_stride, static_cast<int>(a.D / 64 - first)};
-}
-
-/* Tokens that the matrix instruction takes for a tile of n: the steps of the tile's kernel. */
-template <int BT> __host__ __device__ constexpr int moe_step() { return BT <= 32 ? 8 : 16; }
-template <int BT> __device__ static inline int moe_width(int n) {
-    constexpr int step = moe_step<BT>();
-    return max((n + step - 1) / step * step, BT <= 32 ? 8 : 32);
-}
-/* Calls f with the width as a constant. */
-template <int BT, int N, class F> __device__ static inline void moe_with_width(int width, F f) {
-    if constexpr (N < BT) {
-        if (width > N) return moe_with_width<BT, N + moe_step<BT>()>(width, f);
-    }
-    f(std::integral_constant<int, N>());
-}
-
-/* Gate of one channel for the tokens of this thread, then E4M3 per 32 channels, written to the image of the next product.
- * All threads of the block's warpgroups; `amax` is [GROUPS][4][BT] floats. */
-template <int WT, int GROUPS, int BT, int N>
-__device__ static void gate_and_quantise(const moe_args &a, const moe_tile &t, float (&acc)[N / 2], int channel, float *amax) {
-    int lane = threadIdx.x & 31, c = lane & 3, group = threadIdx.x / 128, w = threadIdx.x / 32 % 4;
-#pragma unroll
-    for (int i = 0; i < N / 4; i++) {
-        int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
-        float weight = token < t.n ? a.weight[t.row + token] : 0.0f;
-        float v = token < t.n ? gated(round_to(BY_BF16, acc[j]), round_to(BY_BF16, acc[j + 2]), a.limit, weight) : 0.0f;
-        acc[j] = v;
-        float m = fabsf(v);
-        for (int k = 4; k < 32; k *= 2) m = fmaxf(m, __shfl_xor_sync(~0u, m, k));
-        if (lane < 4) amax[(group * 4 + w) * BT + token] = m;
-    }
-    bar_sync(1, GROUPS * 128);
-    int place = image_place<WT>(channel % kind<WT>::K);
-    unsigned char *to = a.h.p + (static_cast<int64_t>(channel / kind<WT>::K) * kind<WT>::BLOCKS + place / 64) * a.h.block_stride;
-#pragma unroll
-    for (int i = 0; i < N / 4; i++) {
-        int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + c * 2 + i % 2;
-        if (token >= (t.n + 7) / 8 * 8) continue;
-        const float *m = amax + group * 4 * BT + token;
-        uint32_t b = act8_scale(fmaxf(fmaxf(m[0], m[BT]), fmaxf(m[2 * BT], m[3 * BT])));
-        float q = kept_nan(acc[j], e4m3_value(e4m3_of(acc[j] * ue8m0_inverse(b))) * ue8m0_value(b));
-        *reinterpret_cast<uint16_t *>(to + image_offset(t.row + token, place % 64)) = bf16_bits(q);
-    }
-}
-
-template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, int G = 4>
 __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) moe_up_kernel(const __grid_constant__ moe_args a) {
     BY_CUDA_DYNAMIC(unsigned char, smem);
     BY_CUDA_SHARED(float, amax, GROUPS * 4 * BT);
     moe_tile t;
     if (!moe_tile_of(a, t)) return;
-    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, true);
+    gemm_loop<WT, U, GROUPS, BT, ST, 2, G> loop(smem, true);
     depend_launch();
     int stages = a.D / gemm_shape<WT, U, GROUPS, BT, ST>::K, width = moe_width<BT>(t.n);
     if (threadIdx.x >= GROUPS * 128) {
@@ -276,7 +208,7 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) m
     moe_with_width<BT, BT <= 32 ? 8 : 32>(width, [&](auto n) {
         constexpr int N = decltype(n)::value;
         float acc[N / 2] = {};
-        if (!loop.template consume<N>(acc, {}, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+        loop.template consume<N>(acc, {}, stages);
         moe_tile to = t;
         if (channel >= a.I) to.n = -8; /* nothing to store */
         gate_and_quantise<WT, GROUPS, BT, N>(a, to, acc, channel < a.I ? channel : 0, amax);
@@ -284,24 +216,12 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) m
     loop.leave();
 }
 
-/* bf16 rows of the second product: rows `row` and `row` + 32 of the weight. */
-template <int N> __device__ static inline void store_down(const moe_args &a, const moe_tile &t, const float (&acc)[N / 2], int row) {
-#pragma unroll
-    for (int i = 0; i < N / 4; i++) {
-        int j = i / 2 * 4 + i % 2, token = i / 2 * 8 + (threadIdx.x & 3) * 2 + i % 2;
-        if (token >= t.n) continue;
-        uint16_t *to = reinterpret_cast<uint16_t *>(a.out) + static_cast<int64_t>(t.row + token) * a.D;
-        if (row < a.D) to[row] = bf16_bits(acc[j]);
-        if (row + 32 < a.D) to[row + 32] = bf16_bits(acc[j + 2]);
-    }
-}
-
-template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, int G = 4>
 __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) moe_down_kernel(const __grid_constant__ moe_args a) {
     BY_CUDA_DYNAMIC(unsigned char, smem);
     moe_tile t;
     if (!moe_tile_of(a, t)) return;
-    gemm_loop<WT, U, GROUPS, BT, ST> loop(smem, true);
+    gemm_loop<WT, U, GROUPS, BT, ST, 2, G> loop(smem, true);
     depend_launch();
     int stages = a.I / gemm_shape<WT, U, GROUPS, BT, ST>::K, width = moe_width<BT>(t.n);
     if (threadIdx.x >= GROUPS * 128) {
@@ -314,7 +234,7 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) m
     moe_with_width<BT, BT <= 32 ? 8 : 32>(width, [&](auto n) {
         constexpr int N = decltype(n)::value;
         float acc[N / 2] = {};
-        if (!loop.template consume<N>(acc, {}, stages)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+        loop.template consume<N>(acc, {}, stages);
         store_down<N>(a, t, acc, row);
     });
     loop.leave();
@@ -334,31 +254,33 @@ __global__ void gate_image_kernel(const uint16_t *g, const uint16_t *u, int T, i
     *reinterpret_cast<uint16_t *>(to.p + channel / 64 * to.block_stride + image_offset(t, place)) = bf16_bits(q);
 }
 
-/* far: products of absent experts, [T * k, D] bf16 in pinned memory. */
+/* A thread has 8 channels; all rows start at multiples of 16 bytes. far: products of absent experts, [T * k, D] bf16 in pinned memory. */
 __global__ void moe_sum_kernel(const uint16_t *part, const int32_t *place, const uint16_t *far, const uint16_t *shared, int k, int D, view y) {
-    int t = blockIdx.x, i = (blockIdx.y * blockDim.x + threadIdx.x) * 2;
+    int t = blockIdx.x, i = (blockIdx.y * blockDim.x + threadIdx.x) * 8;
     depend_launch();
     depend_wait();
     if (i >= D) return;
-    float s0 = 0, s1 = 0;
+    float s[8] = {};
     auto add = [&](const uint16_t *row) {
-        uint32_t v = *reinterpret_cast<const uint32_t *>(row + i);
-        s0 += __uint_as_float(v << 16);
-        s1 += __uint_as_float(v & 0xffff0000u);
+        float v[8];
+        load8(BY_BF16, reinterpret_cast<const unsigned char *>(row), D, i, v);
+#pragma unroll
+        for (int j = 0; j < 8; j++) s[j] += v[j];
     };
+#pragma unroll 4
     for (int j = 0; j < k; j++) {
         int at = place[t * k + j];
         add(at < 0 ? far + (static_cast<int64_t>(t) * k + j) * D : part + static_cast<int64_t>(at) * D);
     }
     if (shared) add(shared + static_cast<int64_t>(t) * D);
-    *reinterpret_cast<uint32_t *>(y.row(t) + 2 * i) = bf16_bits(s0) | static_cast<uint32_t>(bf16_bits(s1)) << 16;
+    store8(BY_BF16, y.row(t), i, s);
 }
 
-template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM>
+template <int WT, int U, int GROUPS, int BT, int ST, int PER_SM, int G = 4>
 static by_status moe_launch(by_cuda *c, const moe_args &a, unsigned tiles, int peers, by_err *err) {
     using shape = gemm_shape<WT, U, GROUPS, BT, ST>;
-    auto up = moe_up_kernel<WT, U, GROUPS, BT, ST, PER_SM>;
-    auto down = moe_down_kernel<WT, U, GROUPS, BT, ST, PER_SM>;
+    auto up = moe_up_kernel<WT, U, GROUPS, BT, ST, PER_SM, G>;
+    auto down = moe_down_kernel<WT, U, GROUPS, BT, ST, PER_SM, G>;
     BY_TRY(by_cuda_smem(up, shape::BYTES, err));
     BY_TRY(by_cuda_smem(down, shape::BYTES, err));
     auto across = [&](int rows, int each) { return static_cast<unsigned>((rows + each * peers - 1) / (each * peers) * peers); };
@@ -372,31 +294,34 @@ static by_status moe_launch(by_cuda *c, const moe_args &a, unsigned tiles, int p
 /* Tokens of a tile, from the mean number of rows of an expert. */
 static int moe_bt(int64_t rows, int64_t experts) {
     int64_t mean = (rows + experts - 1) / experts;
-    return mean <= 4 ? 8 : mean <= 8 ? 16 : mean <= 20 ? 32 : mean <= 44 ? 64 : 80;
+    return mean <= 4 ? 8 : mean <= 20 ? 32 : mean <= 44 ? 64 : 80;
 }
+enum { WALK_TILES = 96 }; /* from so many tiles of 8 tokens on blocks walk: with fewer their shares differ too much */
 /* Several blocks a multiprocessor, so that the start and end of one hide behind the others. From 64 tokens on the two blocks of
  * a cluster share the images; below, waiting for one another costs more than it saves. */
 template <int WT> static by_status moe_products(by_cuda *c, const moe_args &a, int bt, unsigned tiles, by_err *err) {
     switch (bt) {
     case 8:
         if (tiles <= 8) return moe_launch<WT, 2, 1, 8, 4, 5>(c, a, tiles, 1, err);
+        if (tiles >= WALK_TILES) return walk_products(c, a, err);
         return moe_launch<WT, 2, 1, 8, 3, 5>(c, a, tiles, 1, err);
-    case 16: return moe_launch<WT, 2, 1, 16, 3, 4>(c, a, tiles, 1, err);
     case 32: return moe_launch<WT, 2, 2, 32, 3, 2>(c, a, tiles, 1, err);
     case 64: return moe_launch<WT, 1, 2, 64, 4, 2>(c, a, tiles, 2, err);
-    default: return moe_launch<WT, 1, 2, 80, 3, 2>(c, a, tiles, 2, err);
+    default: return moe_launch<WT, 1, 2, 80, 3, 2, 2>(c, a, tiles, 2, err);
     }
 }
 
 /* Weights of K columns and their scales to strips; a thread moves 16 bytes and their scale. */
-__global__ void pack_kernel(const uint4 *w, const unsigned char *s, int64_t n, int K, uint4 *w_to, unsigned char *s_to) {
+__global__ void pack_kernel(const uint4 *w, const unsigned char *s, int64_t n, int K, uint4 *w_to, unsigned char *s_to, int32_t *flags) {
     int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x, r = i / (K / 32);
     if (i >= n) return;
     int k = static_cast<int>(i % (K / 32)) * 32;
     int64_t to = strip_place(r, k, K) / 16;
     uint4 q = w[i];
     w_to[to] = make_uint4(pack_fp4(q.x), pack_fp4(q.y), pack_fp4(q.z), pack_fp4(q.w));
-    s_to[to] = s[i];
+    bool fits = s[i] <= 254 - STRIP_UP;
+    if (!fits) atomicOr(flags, BY_CUDA_FLAG_SCALE);
+    s_to[to] = static_cast<unsigned char>(fits ? s[i] + STRIP_UP : 255);
 }
 /* Rearranges a weight and its scales, which fill their buffers, once. */
 static by_status pack(by_cuda *c, const by_weight &w, by_err *err) {
@@ -408,7 +333,7 @@ static by_status pack(by_cuda *c, const by_weight &w, by_err *err) {
     BY_CUDA_TRY(err, cudaMemcpyAsync(w_copy, m->ptr, m->bytes, cudaMemcpyDeviceToDevice, c->stream));
     BY_CUDA_TRY(err, cudaMemcpyAsync(s_copy, s->ptr, s->bytes, cudaMemcpyDeviceToDevice, c->stream));
     BY_CUDA_TRY(err, by_cuda_launch(c, pack_kernel, dim3(static_cast<unsigned>((n + 255) / 256)), 256, 0, reinterpret_cast<uint4 *>(w_copy),
-                                    s_copy, n, static_cast<int>(w.w.cols), reinterpret_cast<uint4 *>(m->ptr), s->ptr));
+                                    s_copy, n, static_cast<int>(w.w.cols), reinterpret_cast<uint4 *>(m->ptr), s->ptr, c->flags));
     m->packed = s->packed = true;
     return BY_OK;
 }
@@ -471,6 +396,7 @@ static bool moe_fits(const by_moe_args *a) {
     while (last > first && !a->experts[last].w1.w.mem) last--;
     const by_expert *ends[] = {&a->experts[first], &a->experts[last]};
     if (a->x.dtype != BY_A8 || !a->quant || a->y.dtype != BY_BF16 || a->n_experts > 1024 || a->inner % 32) return false;
+    if (!wide_row(a->y, 16) || !wide_row(a->part, 16)) return false;
     for (const by_expert *e : ends)
         if (e->w1.w.mem && (!whole(e->w1, BY_FP4_ROW) || !whole(e->w3, BY_FP4_ROW) || !whole(e->w2, BY_FP4_ROW))) return false;
     const by_expert *s = a->shared;
@@ -542,7 +468,7 @@ by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     int64_t used = by_scratch_moe_used(a->n_experts, n);
     int bt = moe_bt(n, used);
     int64_t rows = by_scratch_moe_rows(a->n_experts, n), tiles = used + n / bt, all = by_scratch_rows256(T);
-    static_assert(sizeof(moe_tile) == 12, "as scratch.h counts");
+    static_assert(sizeof(moe_tile) == BY_SCRATCH_MOE_TILE, "as scratch.h counts");
     BY_TRY(by_cuda_scratch(c, static_cast<size_t>(by_scratch_moe(&shape, static_cast<int64_t>(shared_weights(a)))), err));
     moe_sort sort = {by_cuda_take<int32_t>(c, 16), by_cuda_take<int32_t>(c, static_cast<size_t>(n)),
                      by_cuda_take<int32_t>(c, static_cast<size_t>(rows)), by_cuda_take<float>(c, static_cast<size_t>(rows)),
@@ -566,15 +492,15 @@ by_status by_cuda_moe(by_device *dev, const by_moe_args *a, by_err *err) {
     BY_TRY(moe_products<W_FP4>(c, m, bt, static_cast<unsigned>(tiles), err));
     uint16_t *shared_out = a->shared ? by_cuda_take<uint16_t>(c, static_cast<size_t>(T * D)) : nullptr;
     if (a->shared) BY_TRY(shared_expert(c, a, all, shared_out, err));
-    dim3 grid(static_cast<unsigned>(T), static_cast<unsigned>((D / 2 + 255) / 256));
+    dim3 grid(static_cast<unsigned>(T), static_cast<unsigned>((D / 8 + 127) / 128));
     const uint16_t *out = reinterpret_cast<uint16_t *>(m.out), *far = reinterpret_cast<const uint16_t *>(view_of(a->part).p);
     int width = static_cast<int>(D), choices = static_cast<int>(k);
     if (!far) {
-        BY_CUDA_TRY(err, by_cuda_chain(c, moe_sum_kernel, grid, 256, 0, 1, out, sort.place, far, shared_out, choices, width, view_of(a->y)));
+        BY_CUDA_TRY(err, by_cuda_chain(c, moe_sum_kernel, grid, 128, 0, 1, out, sort.place, far, shared_out, choices, width, view_of(a->y)));
         return BY_OK;
     }
     assert(a->part.dtype == BY_BF16 && a->part.stride == D * 2);
     BY_TRY(by_cuda_join(dev, err));
-    BY_CUDA_TRY(err, by_cuda_launch(c, moe_sum_kernel, grid, 256, 0, out, sort.place, far, shared_out, choices, width, view_of(a->y)));
+    BY_CUDA_TRY(err, by_cuda_launch(c, moe_sum_kernel, grid, 128, 0, out, sort.place, far, shared_out, choices, width, view_of(a->y)));
     return BY_OK;
 }

@@ -20,12 +20,13 @@ struct few_moe {
     int D, I, k;
     float limit;
     int32_t *flags;
+    bool known; /* rows and choices are there when the kernel for w1 and w3 starts */
 };
 
-enum { MOE_AHEAD = 4 }; /* units of 128 k that a warp has under way */
+enum { UP_AHEAD = 5, DOWN_AHEAD = 4 }; /* more registers for the second would leave its blocks no room at once */
 
-/* Two groups of 8 rows of strips: this lane's first bytes of each and of their scales. */
-struct few_strips {
+/* Two groups of 8 rows of strips: this lane's first bytes of each and of their scales. AHEAD units of 128 k are under way. */
+template <int AHEAD> struct few_strips {
     const unsigned char *w0, *w1, *s0, *s1;
     struct piece {
         uint4 a, b;
@@ -35,22 +36,22 @@ struct few_strips {
         p.a = load_once16(w0 + static_cast<int64_t>(u) * STRIP_UNIT), p.b = load_once16(w1 + static_cast<int64_t>(u) * STRIP_UNIT);
         p.sa = s0[static_cast<int64_t>(u) * STRIP_SCALES], p.sb = s1[static_cast<int64_t>(u) * STRIP_SCALES];
     }
-    /* acc (zeros before) becomes the products with the row at x (few_place's order), the same in all columns; x is ready. */
-    __device__ bool run(float (&acc)[4], const uint4 *x, int units) const {
-        piece ring[MOE_AHEAD];
-        bool bad = false;
+    __device__ void begin(piece (&ring)[AHEAD], int units) const {
 #pragma unroll
-        for (int j = 0; j < MOE_AHEAD; j++)
+        for (int j = 0; j < AHEAD; j++)
             if (j < units) load(ring[j], j);
+    }
+    /* acc (zeros before) becomes the products with the row at x (few_place's order), the same in all columns; x is ready. */
+    __device__ void run(piece (&ring)[AHEAD], float (&acc)[4], const uint4 *x, int units) const {
         x += threadIdx.x & 3;
 #pragma unroll 1
-        for (int u = 0; u < units; u += MOE_AHEAD) {
+        for (int u = 0; u < units; u += AHEAD) {
 #pragma unroll
-            for (int j = 0; j < MOE_AHEAD; j++) {
+            for (int j = 0; j < AHEAD; j++) {
                 if (u + j >= units) break;
                 const piece &p = ring[j];
                 const uint32_t q0[4] = {p.a.x, p.a.y, p.a.z, p.a.w}, q1[4] = {p.b.x, p.b.y, p.b.z, p.b.w};
-                uint32_t m0 = scale_pair<W_FP4>(p.sa, bad), m1 = scale_pair<W_FP4>(p.sb, bad);
+                uint32_t m0 = strip_scale(p.sa), m1 = strip_scale(p.sb);
                 const uint4 *v = x + (u + j) * 16;
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
@@ -61,12 +62,11 @@ struct few_strips {
                     expand<W_FP4>(a, 2 * i + 1, q0, q1, m0, m1);
                     mma16x8(acc, a, b.z, b.w);
                 }
-                if (u + j + MOE_AHEAD < units) load(ring[j], u + j + MOE_AHEAD);
+                if (u + j + AHEAD < units) load(ring[j], u + j + AHEAD);
             }
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) acc[i] *= 0x1p20f;
-        return !bad;
     }
 };
 
@@ -76,9 +76,13 @@ __global__ void __launch_bounds__(128) moe_up_few_kernel(const __grid_constant__
     __shared__ float amax[4];
     uint4 *x = reinterpret_cast<uint4 *>(smem);
     int choice = blockIdx.y, t = choice / a.k, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    depend_launch();
-    depend_wait();
+    if (!a.known) depend_wait();
+    depend_launch(); /* so the next kernel starts with the choices known */
     const expert_view e = a.experts[a.idx.i32(t)[choice % a.k]];
+    int64_t at = static_cast<int64_t>(blockIdx.x) * 32 * e.w1_stride + threadIdx.x * 16;
+    few_strips<UP_AHEAD> strips = {e.w1 + at, e.w3 + at, e.s1 + at / 16, e.s3 + at / 16};
+    few_strips<UP_AHEAD>::piece ring[UP_AHEAD];
+    strips.begin(ring, a.D / 128);
     const unsigned char *row = a.x.row(t);
     for (int i = threadIdx.x; i < a.D / 8; i += 128) { /* 8 k: bytes 0, 1, 4, 5 are a step's, 2, 3, 6, 7 the next one's */
         uint2 w = *reinterpret_cast<const uint2 *>(row + 8 * i);
@@ -89,10 +93,8 @@ __global__ void __launch_bounds__(128) moe_up_few_kernel(const __grid_constant__
         x[few_place(8 * i) / 8] = v;
     }
     __syncthreads();
-    int64_t at = static_cast<int64_t>(blockIdx.x) * 32 * e.w1_stride + threadIdx.x * 16;
     float acc[4] = {};
-    few_strips strips = {e.w1 + at, e.w3 + at, e.s1 + at / 16, e.s3 + at / 16};
-    if (!strips.run(acc, x, a.D / 128)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+    strips.run(ring, acc, x, a.D / 128);
     float v = gated(round_to(BY_BF16, acc[0]), round_to(BY_BF16, acc[2]), a.limit, a.weight.f32(t)[choice % a.k]);
     float m = fabsf(v);
     for (int i = 4; i < 32; i *= 2) m = fmaxf(m, __shfl_xor_sync(~0u, m, i));
@@ -101,21 +103,30 @@ __global__ void __launch_bounds__(128) moe_up_few_kernel(const __grid_constant__
     uint32_t b = act8_scale(fmaxf(fmaxf(amax[0], amax[1]), fmaxf(amax[2], amax[3])));
     float q = kept_nan(v, e4m3_value(e4m3_of(v * ue8m0_inverse(b))) * ue8m0_value(b));
     int channel = blockIdx.x * 32 + warp * 8 + lane / 4;
+    depend_wait(); /* the chain ends here where the choices were known */
     if ((lane & 3) == 0) a.h[static_cast<int64_t>(choice) * a.I + few_place(channel)] = bf16_bits(q);
 }
 
-/* Block (16 rows of the output, token): a warp a choice, then their sum in order and the shared expert's. */
+/* Block (16 rows of the output, token): a warp a choice, then their sum in order and the shared expert's. Dynamic: [k][I] bf16. The
+ * weights are on their way, the first in registers and the others to the L2 cache, while the kernel before runs. */
 __global__ void __launch_bounds__(512) moe_down_few_kernel(const __grid_constant__ few_moe a) {
+    BY_CUDA_DYNAMIC(unsigned char, smem);
     __shared__ float part[16][16];
-    int t = blockIdx.y, j = threadIdx.x >> 5, lane = threadIdx.x & 31, row0 = blockIdx.x * 16, choice = t * a.k + j;
+    int t = blockIdx.y, j = threadIdx.x >> 5, lane = threadIdx.x & 31, row0 = blockIdx.x * 16, choice = t * a.k + j, units = a.I / 128;
+    const expert_view e = a.experts[a.idx.i32(t)[j]];
+    int64_t first = static_cast<int64_t>(row0 / 32) * 32 * e.w2_stride + row0 % 32 / 8 * 512, at = first + lane * 16;
+    few_strips<DOWN_AHEAD> strips = {e.w2 + at, e.w2 + at + 512, e.s2 + at / 16, e.s2 + at / 16 + 32};
+    few_strips<DOWN_AHEAD>::piece ring[DOWN_AHEAD];
+    strips.begin(ring, units);
+    for (int u = DOWN_AHEAD + lane; u < units; u += 32) bulk_prefetch(e.w2 + first + static_cast<int64_t>(u) * STRIP_UNIT, 1024);
     depend_launch();
     depend_wait();
-    const expert_view e = a.experts[a.idx.i32(t)[j]];
-    int64_t at = static_cast<int64_t>(row0 / 32) * 32 * e.w2_stride + (row0 % 32 / 8 * 32 + lane) * 16;
+    const uint4 *from = reinterpret_cast<const uint4 *>(a.h + static_cast<int64_t>(choice) * a.I);
+    uint4 *h = reinterpret_cast<uint4 *>(smem) + j * (a.I / 8);
+    for (int i = lane; i < a.I / 8; i += 32) h[i] = from[i];
+    __syncwarp();
     float acc[4] = {};
-    few_strips strips = {e.w2 + at, e.w2 + at + 512, e.s2 + at / 16, e.s2 + at / 16 + 32};
-    const uint16_t *h = a.h + static_cast<int64_t>(choice) * a.I;
-    if (!strips.run(acc, reinterpret_cast<const uint4 *>(h), a.I / 128)) atomicOr(a.flags, BY_CUDA_FLAG_SCALE);
+    strips.run(ring, acc, h, units);
     if ((lane & 3) == 0) part[j][lane / 4] = round_to(BY_BF16, acc[0]), part[j][8 + lane / 4] = round_to(BY_BF16, acc[2]);
     __syncthreads();
     if (threadIdx.x >= 16) return;
@@ -143,8 +154,10 @@ __global__ void gate_rows_kernel(const uint16_t *g, const uint16_t *u, int T, in
 }
 
 bool by_cuda_moe_few_fits(const by_cuda *c, const by_moe_args *a) {
-    int64_t wide = a->shared ? a->shared->w1.w.rows : 256;
-    bool small = a->x.rows <= MOE_FEW && a->x.cols < 24 << 10 && a->idx.cols <= 16; /* a row and four maxima fit a block's 48 KB */
+    int64_t wide = a->shared ? a->shared->w1.w.rows : 256, k = a->idx.cols;
+    /* a row and four maxima fit a block's 48 KB, a token's rows between the products 96 */
+    bool small = a->x.cols < 24 << 10 && k <= 16 && k * a->inner * 2 <= 96 << 10;
+    small = small && a->x.rows <= (a->shared ? MOE_FEW : 1); /* beyond, sorting pays */
     return c->few && small && !a->part.mem && wide_row(a->x, 8) && wide % 256 == 0;
 }
 
@@ -190,12 +203,15 @@ by_status by_cuda_moe_few(by_device *dev, const by_moe_args *a, const expert_vie
     size_t h = static_cast<size_t>(T * k * I), out = static_cast<size_t>(T * D), half = static_cast<size_t>(T * wide) * 2;
     BY_TRY(by_cuda_scratch(c, by_cuda_pad(h * 2) + by_cuda_pad(out * 2) + 3 * by_cuda_pad(half), err));
     few_moe m = {view_of(a->x), view_of(a->idx), view_of(a->weight), view_of(a->y), table, nullptr, by_cuda_take<uint16_t>(c, h),
-                 static_cast<int>(D), static_cast<int>(I), static_cast<int>(k), a->limit, c->flags};
+                 static_cast<int>(D), static_cast<int>(I), static_cast<int>(k), a->limit, c->flags, false};
     uint16_t *shared = by_cuda_take<uint16_t>(c, out);
     m.shared = a->shared ? shared : nullptr;
+    m.known = a->shared; /* kernels that have waited for one another lie between */
+    size_t rows = static_cast<size_t>(k * I) * 2;
     dim3 up(static_cast<unsigned>(I / 32), static_cast<unsigned>(T * k)), down(static_cast<unsigned>(D / 16), static_cast<unsigned>(T));
-    BY_CUDA_TRY(err, by_cuda_chain(c, moe_up_few_kernel, up, 128, static_cast<size_t>(D) * 2, 1, m));
     if (a->shared) BY_TRY(shared_few(dev, a, shared, err));
-    BY_CUDA_TRY(err, by_cuda_chain(c, moe_down_few_kernel, down, static_cast<int>(k) * 32, 0, 1, m));
+    BY_TRY(by_cuda_smem(moe_down_few_kernel, rows, err));
+    BY_CUDA_TRY(err, by_cuda_chain(c, moe_up_few_kernel, up, 128, static_cast<size_t>(D) * 2, 1, m));
+    BY_CUDA_TRY(err, by_cuda_chain(c, moe_down_few_kernel, down, static_cast<int>(k) * 32, rows, 1, m));
     return BY_OK;
 }

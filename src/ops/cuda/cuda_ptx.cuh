@@ -45,6 +45,11 @@ __device__ static inline void depend_launch() { asm volatile("griddepcontrol.lau
 
 __device__ static inline void prefetch_line(const unsigned char *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
+/* n bytes, a multiple of 16, to the L2 cache. */
+__device__ static inline void bulk_prefetch(const void *p, int n) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(n) : "memory");
+}
+
 /* ---- clusters: blocks that read one another's shared memory ----------------------------------------------------- */
 
 __device__ static inline uint32_t smem_addr(const void *p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
