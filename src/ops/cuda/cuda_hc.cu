@@ -451,7 +451,7 @@ template <bool COEFFICIENTS, bool HALF> __global__ void __launch_bounds__(672, 2
         depend_wait();
         depend_launch();
         float z = normed_sum(a, t, lane);
-        __syncthreads(); /* next_pre may be pre, which the others have read */
+        bar_sync(2, D / 8 + SKIP); /* next_pre may be pre, which the others have read */
         coefficients4(a, t, z, bias, lane);
         return;
     }
@@ -464,7 +464,7 @@ template <bool COEFFICIENTS, bool HALF> __global__ void __launch_bounds__(672, 2
     mix8<HALF>(a, t, i, pre, v);
 #pragma unroll
     for (int k = 0; k < 8; k++) v[k] = round_to(a.y.dtype, v[k]), s = fmaf(v[k], v[k], s);
-    if (COEFFICIENTS) __syncthreads();
+    if (COEFFICIENTS) bar_sync(2, D / 8 + SKIP);
     s = warp_sum(s);
     if (lane == 0) part[threadIdx.x >> 5] = s;
     bar_sync(1, D / 8);
