@@ -41,8 +41,7 @@ template <int WT> struct few_loop {
         uint32_t scales;
     };
     struct tokens { /* half a turn of token g as it lies */
-        uint2 q[2];
-        uint32_t scale;
+        uint32_t w[4], scale;
     };
     const unsigned char *w, *s; /* the tile's first row at the segment's first turn, its scales there */
     const uint4 *x;             /* ring: this lane's operands of the segment's first turn; see expand_rows */
@@ -51,19 +50,13 @@ template <int WT> struct few_loop {
     int last, T; /* rows of the tile beyond `last` repeat it */
 
     /* As image_kernel does it. */
-    __device__ static void expand_tokens(const tokens &from, uint4 (&to)[PIECES]) {
-        const uint32_t w[4] = {from.q[0].x, from.q[0].y, from.q[1].x, from.q[1].y};
+    __device__ static void operand(const tokens &from, int i, uint32_t &b0, uint32_t &b1) {
         if constexpr (WT == W_FP8) {
-            uint32_t r[8], scale = from.scale ? from.scale << 7 | from.scale << 23 : 0x00400040u;
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                expand_fp8(w[k], 0x7b807b80u, r[2 * k], r[2 * k + 1]);
-                r[2 * k] = mul_bf16x2(r[2 * k], scale), r[2 * k + 1] = mul_bf16x2(r[2 * k + 1], scale);
-            }
-            to[0] = make_uint4(r[0], r[1], r[2], r[3]);
-            to[PIECES - 1] = make_uint4(r[4], r[5], r[6], r[7]);
+            uint32_t lo, hi, scale = from.scale ? from.scale << 7 | from.scale << 23 : 0x00400040u;
+            expand_fp8(from.w[i], 0x7b807b80u, lo, hi);
+            b0 = mul_bf16x2(lo, scale), b1 = mul_bf16x2(hi, scale);
         } else {
-            to[0] = make_uint4(w[0], w[1], w[2], w[3]);
+            b0 = from.w[2 * i], b1 = from.w[2 * i + 1];
         }
     }
     /* The block's activations in operand order: [half turns][PIECES][T][4] pieces of 16 bytes. All threads, behind depend_wait. */
@@ -78,17 +71,20 @@ template <int WT> struct few_loop {
                 if (i >= n) break;
                 const unsigned char *row = a.x + ((i >> 2) - half * a.T) * a.x_stride;
                 const uint2 *p = reinterpret_cast<const uint2 *>(row + (WT == W_FP8 ? k0 : 2 * k0) + half * 64 + c * 16);
-                from[j].q[0] = p[0], from[j].q[1] = p[1];
+                from[j].w[0] = p[0].x, from[j].w[1] = p[0].y, from[j].w[2] = p[1].x, from[j].w[3] = p[1].y;
                 if constexpr (WT == W_FP8) from[j].scale = row[a.x_cols + k0 / 32 + half * 2 + c / 2];
             }
 #pragma unroll
             for (int j = 0; j < AT_ONCE; j++) {
                 int i = first + j * step, c = i & 3, half = (i >> 2) / a.T, t = (i >> 2) - half * a.T;
                 if (i >= n) break;
-                uint4 b[PIECES];
-                expand_tokens(from[j], b);
 #pragma unroll
-                for (int k = 0; k < PIECES; k++) to[((half * PIECES + k) * a.T + t) * 4 + c] = b[k];
+                for (int k = 0; k < PIECES; k++) {
+                    uint4 b;
+                    operand(from[j], 2 * k, b.x, b.y);
+                    operand(from[j], 2 * k + 1, b.z, b.w);
+                    to[((half * PIECES + k) * a.T + t) * 4 + c] = b;
+                }
             }
         }
     }
@@ -118,43 +114,55 @@ template <int WT> struct few_loop {
             mma16x8(acc, a, i % 2 ? q.z : q.x, i % 2 ? q.w : q.y);
         }
     }
+    __device__ static void half_turn(float (&acc)[4], const weights &from, const tokens &x, int half, bool &bad) {
+        uint32_t m = 0;
+        if constexpr (WT == W_FP8) m = scale_pair<WT>(from.scales >> (half * 2 + (threadIdx.x & 3) / 2) * 8 & 255, bad);
+#pragma unroll
+        for (int i = 0; i < STEPS; i++) {
+            uint32_t a[4], b0, b1;
+            operand(from, half, i, m, a);
+            operand(x, i, b0, b1);
+            mma16x8(acc, a, b0, b1);
+        }
+    }
+    __device__ void load(weights &to, const unsigned char *w0, const unsigned char *w1, int it) const {
+        to.q[0] = load_once16(w0 + it * 128), to.q[1] = load_once16(w0 + it * 128 + 64);
+        to.q[2] = load_once16(w1 + it * 128), to.q[3] = load_once16(w1 + it * 128 + 64);
+        if constexpr (WT == W_FP8) to.scales = *reinterpret_cast<const uint32_t *>(s + it * 4);
+    }
+    __device__ void load(tokens &to, int it, int half) const {
+        int g = threadIdx.x >> 2 & 7, c = threadIdx.x & 3;
+        uint2 a = {}, b = {};
+        to.scale = 0;
+        if (g < T) {
+            const unsigned char *p = x_row + it * 128 + half * 64;
+            a = reinterpret_cast<const uint2 *>(p)[0], b = reinterpret_cast<const uint2 *>(p)[1];
+            if constexpr (WT == W_FP8) to.scale = x_scale[it * 4 + half * 2 + c / 2];
+        }
+        to.w[0] = a.x, to.w[1] = a.y, to.w[2] = b.x, to.w[3] = b.y;
+    }
     /* acc (zeros before) becomes the product over n turns. False: a scale was out of range. */
     __device__ bool run(float (&acc)[4], int n) const {
         int g = threadIdx.x >> 2 & 7, c = threadIdx.x & 3;
         const unsigned char *w0 = row(g) + c * 16, *w1 = row(g + 8) + c * 16;
         weights ring[FEW_DEPTH];
-        auto load = [&](weights &to, int it) {
-            to.q[0] = load_once16(w0 + it * 128), to.q[1] = load_once16(w0 + it * 128 + 64);
-            to.q[2] = load_once16(w1 + it * 128), to.q[3] = load_once16(w1 + it * 128 + 64);
-            to.scales = scales_of(it);
-        };
-        auto load_tokens = [&](tokens &to, int it, int half) {
-            to = {};
-            if (g >= T) return;
-            const uint2 *p = reinterpret_cast<const uint2 *>(x_row + it * 128 + half * 64);
-            to.q[0] = p[0], to.q[1] = p[1];
-            if constexpr (WT == W_FP8) to.scale = x_scale[it * 4 + half * 2 + c / 2];
-        };
 #pragma unroll
         for (int j = 0; j < FEW_DEPTH; j++)
-            if (j < n) load(ring[j], j);
+            if (j < n) load(ring[j], w0, w1, j);
         depend_wait();
         bool bad = false;
         tokens x0, x1;
-        uint4 b[PIECES];
-        if (n > 0) load_tokens(x0, 0, 0);
+        if (n > 0) load(x0, 0, 0);
 #pragma unroll 1
         for (int it = 0; it < n; it += FEW_DEPTH) {
 #pragma unroll
             for (int j = 0; j < FEW_DEPTH; j++) {
                 if (it + j >= n) break;
-                load_tokens(x1, it + j, 1);
-                expand_tokens(x0, b);
-                half_turn(acc, ring[j], b, 0, bad);
-                if (it + j + 1 < n) load_tokens(x0, it + j + 1, 0);
-                expand_tokens(x1, b);
-                half_turn(acc, ring[j], b, 1, bad);
-                if (it + j + FEW_DEPTH < n) load(ring[j], it + j + FEW_DEPTH);
+                load(x1, it + j, 1);
+                half_turn(acc, ring[j], x0, 0, bad);
+                if (it + j + 1 < n) load(x0, it + j + 1, 0);
+                half_turn(acc, ring[j], x1, 1, bad);
+                if (it + j + FEW_DEPTH < n) load(ring[j], w0, w1, it + j + FEW_DEPTH);
             }
         }
         return !bad;
@@ -197,14 +205,13 @@ template <int WT> struct few_loop {
                     load_shared16(q, from + st * FEW_STAGE + few_place(i / 2 * 8) + j * 128 + i % 2 * 64);
                     now.q[i] = make_uint4(q[0], q[1], q[2], q[3]);
                 }
+                uint4 b[2][PIECES] = {}; /* before the first instruction: their way is long */
+                if (g < T) {
 #pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    uint4 b[PIECES] = {};
-#pragma unroll
-                    for (int i = 0; i < PIECES; i++)
-                        if (g < T) b[i] = x[(((it * 2 + j) * 2 + half) * PIECES + i) * T * 4];
-                    half_turn(acc, now, b, half, bad);
+                    for (int i = 0; i < 2 * PIECES; i++) b[i / PIECES][i % PIECES] = x[((it * 2 + j) * 2 * PIECES + i) * T * 4];
                 }
+                half_turn(acc, now, b[0], 0, bad);
+                half_turn(acc, now, b[1], 1, bad);
             }
             __syncwarp();
             if (it + STAGES < stages) bring(it + STAGES, st);
