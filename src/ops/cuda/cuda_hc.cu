@@ -446,25 +446,27 @@ template <bool COEFFICIENTS, bool HALF> __global__ void __launch_bounds__(672, 2
     __shared__ float part[32];
     constexpr int SKIP = COEFFICIENTS ? 32 : 0;
     int t = blockIdx.x, mD = a.h.cols, D = mD / 4, lane = threadIdx.x & 31, i = (static_cast<int>(threadIdx.x) - SKIP) * 8;
-    if (COEFFICIENTS && threadIdx.x < 32) {
-        hc_bias bias = load_bias(a, lane);
+    bool first = COEFFICIENTS && threadIdx.x < 32;
+    hc_bias bias = {};
+    uint4 norm = {};
+    float z = 0, v[8] = {}, s = 0;
+    if (first) {
+        bias = load_bias(a, lane);
         depend_wait();
         depend_launch();
-        float z = normed_sum(a, t, lane);
-        bar_sync(2, D / 8 + SKIP); /* next_pre may be pre, which the others have read */
-        coefficients4(a, t, z, bias, lane);
-        return;
-    }
-    uint4 norm = *reinterpret_cast<const uint4 *>(a.norm.p + 2 * i);
-    if (a.rows) t = a.rows[t]; /* as old as the step's description */
-    depend_wait();
-    depend_launch();
-    float4 pre = *reinterpret_cast<const float4 *>(a.pre.f32(t));
-    float v[8], s = 0;
-    mix8<HALF>(a, t, i, pre, v);
+        z = normed_sum(a, t, lane);
+    } else {
+        norm = *reinterpret_cast<const uint4 *>(a.norm.p + 2 * i);
+        if (a.rows) t = a.rows[t]; /* as old as the step's description */
+        depend_wait();
+        depend_launch();
+        float4 pre = *reinterpret_cast<const float4 *>(a.pre.f32(t));
+        mix8<HALF>(a, t, i, pre, v);
 #pragma unroll
-    for (int k = 0; k < 8; k++) v[k] = round_to(a.y.dtype, v[k]), s = fmaf(v[k], v[k], s);
-    if (COEFFICIENTS) bar_sync(2, D / 8 + SKIP);
+        for (int k = 0; k < 8; k++) v[k] = round_to(a.y.dtype, v[k]), s = fmaf(v[k], v[k], s);
+    }
+    if (COEFFICIENTS) __syncthreads(); /* next_pre may be pre, which the others have read */
+    if (first) return coefficients4(a, t, z, bias, lane);
     s = warp_sum(s);
     if (lane == 0) part[threadIdx.x >> 5] = s;
     bar_sync(1, D / 8);

@@ -161,7 +161,10 @@ __device__ static void walk_consume(float (&acc)[N / 2], const walk_ring &ring, 
                 }
                 wgmma_commit();
                 wgmma_wait<1>(); /* the other set of operands is free */
-                if (u == 0 && g == 0 && it > 0 && lane == 0) mbar_arrive(ring.empty + before * 8);
+                if (u == 0 && g == 0 && it > 0) {
+                    __syncwarp(); /* what all lanes have read of the stage before lies before the arrival */
+                    if (lane == 0) mbar_arrive(ring.empty + before * 8);
+                }
             }
         }
         before = st;
@@ -169,6 +172,7 @@ __device__ static void walk_consume(float (&acc)[N / 2], const walk_ring &ring, 
     }
     wgmma_wait<0>();
     wgmma_done(acc);
+    __syncwarp();
     if (lane == 0) mbar_arrive(ring.empty + before * 8);
 #pragma unroll
     for (int i = 0; i < N / 2; i++) acc[i] *= 0x1p20f;
