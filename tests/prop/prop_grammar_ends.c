@@ -264,7 +264,7 @@ static void lists_of_distinct_items_never_get_stuck(void **state) {
 static void random_schemas_never_get_stuck(void **state) {
     (void)state;
     by_buf schema = {0};
-    for (int i = 0, n = by_test_scaled(200); i < n; i++) {
+    for (int i = 0, n = by_test_scaled(70); i < n; i++) {
         whole_schema(&schema);
         walks_end_in_members(by_buf_z(&schema), below(3) ? BY_GRAMMAR_WS_COMPACT : BY_GRAMMAR_WS_BOUNDED, below(4) == 0, 6);
     }
