@@ -2,9 +2,8 @@
  *
  * ARR terms: a = definition, b = items so far (clamped to what can still matter), c = a tuple of the contains counters
  * and the list of distinct values seen, x = 1 behind an item. For distinct items the value in progress is captured byte
- * by byte in a UNIQ term. Values that were seen, or that a later place needs, are taken out of the item's language, so no dead end
- * arises; of lists and objects an equal one is found out at its last byte, too: some spellings (more than a few members, a key
- * twice) are not taken out. */
+ * by byte in a UNIQ term; scalars that were seen are taken out of the next item's language, so no dead end arises; of
+ * lists and objects an equal one is refused at its last byte. */
 #include <stdlib.h>
 
 #include "grammar/grammar_schema.h"
@@ -20,7 +19,6 @@ struct by_gr_arrdef {
     uint32_t clamp;    /* indexes from here on are alike */
     uint32_t max;      /* maximum number of items, productivity included */
     bool finished;
-    bool none; /* no list satisfies it, see by_gr_arrdef_possible */
 };
 
 typedef struct {
@@ -119,7 +117,7 @@ static uint32_t chances(by_gr *g, const by_gr_arrdef *d, uint32_t k, uint32_t fr
 bool by_gr_arrdef_productive(by_gr *g, uint32_t def) {
     const by_gr_arrdef *d = g->arrdefs[def];
     uint32_t max = reach(g, d);
-    if (max < d->rec->min || d->none) return false;
+    if (max < d->rec->min) return false;
     for (uint32_t k = 0; k < d->rec->n_contains; k++) {
         const by_gr_contains *c = &d->rec->contains[k];
         if (c->min > c->max || (c->min && chances(g, d, k, 0, max, c->min) < c->min)) return false;
@@ -172,9 +170,63 @@ static bool can_finish(by_gr *g, const by_gr_arrdef *d, state s) {
 
 /* ---- distinct items ---- */
 
-/* Seen lists are tuples (literal, rest, spellings of a list or object) with x = 2; captures are tuples (byte, rest) with x = 3. */
-static uint32_t push_value(by_gr *g, uint32_t value, by_gr_term texts, uint32_t rest) {
-    return by_gr_node_make(g, BY_GR_K_TUPLE, 2, value, rest, texts, 0);
+/* Value of a captured scalar as a canonical text: S + decoded string, N + digits and point, or the literal itself. */
+static bool canonical(by_gr *g, const by_json *v, by_buf *out);
+
+static int cmp_member(const void *a, const void *b) {
+    const by_json_member *const *x = a, *const *y = b;
+    return by_str_cmp((*x)->key, (*y)->key);
+}
+
+static bool canonical_object(by_gr *g, const by_json *v, by_buf *out) {
+    const by_json_member **m = by_alloc(BY_MEM_GRAMMAR, (v->n + 1) * sizeof *m);
+    uint32_t n = 0;
+    if (!m) return false;
+    for (uint32_t i = 0; i < v->n; i++)
+        if (by_json_get_str(v, v->v.members[i].key) == &v->v.members[i].value) m[n++] = &v->v.members[i];
+    qsort(m, n, sizeof *m, cmp_member);
+    bool ok = by_buf_printf(out, "{%u,", n);
+    for (uint32_t i = 0; i < n && ok; i++)
+        ok = by_buf_printf(out, "%zu:", m[i]->key.len) && by_buf_push_str(out, m[i]->key) &&
+             canonical(g, &m[i]->value, out);
+    by_free(m);
+    return ok;
+}
+
+static bool canonical(by_gr *g, const by_json *v, by_buf *out) {
+    by_gr_decimal d;
+    switch (v->type) {
+    case BY_JSON_NULL: return by_buf_push_z(out, "null");
+    case BY_JSON_BOOL: return by_buf_push_z(out, v->v.b ? "true" : "false");
+    case BY_JSON_INT:
+    case BY_JSON_UINT:
+    case BY_JSON_DOUBLE:
+        if (!by_gr_decimal_parse(&d, v->raw)) return by_buf_push_byte(out, 'R') && by_buf_push_str(out, v->raw);
+        return by_buf_printf(out, "N%s%.*s@%d;", d.neg ? "-" : "", (int)d.n, d.digits, d.point);
+    case BY_JSON_STRING: return by_buf_printf(out, "S%zu:", v->v.s.len) && by_buf_push_str(out, v->v.s);
+    case BY_JSON_ARRAY:
+        if (!by_buf_printf(out, "[%u,", v->n)) return false;
+        for (uint32_t i = 0; i < v->n; i++)
+            if (!canonical(g, &v->v.items[i], out)) return false;
+        return true;
+    case BY_JSON_OBJECT: return canonical_object(g, v, out);
+    }
+    return false;
+}
+
+/* Seen lists are tuples (literal, rest) with x = 2; captures are tuples (byte, rest) with x = 3. */
+static uint32_t push(by_gr *g, unsigned x, uint32_t value, uint32_t rest) {
+    return by_gr_node_make(g, BY_GR_K_TUPLE, x, value, rest, 0, 0);
+}
+
+static uint32_t value_id(by_gr *g, by_str canon) {
+    for (uint32_t i = 0; i < g->n_lits; i++) /* values must be found again wherever they are */
+        if (by_str_eq(g->lits[i], canon)) return i;
+    if (!by_gr_grow(g, &g->lits, g->n_lits, &g->cap_lits, sizeof *g->lits)) return 0;
+    by_str copy = by_arena_dup(&g->arena, canon);
+    if (!copy.ptr) return by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), 0;
+    g->lits[g->n_lits] = copy;
+    return g->n_lits++;
 }
 
 static bool has_seen(const by_gr *g, uint32_t seen, uint32_t value) {
@@ -182,172 +234,6 @@ static bool has_seen(const by_gr *g, uint32_t seen, uint32_t value) {
         if (g->nodes[seen].a == value) return true;
     return false;
 }
-
-/* ---- what is still to come ---- */
-
-#define PLACES_MAX 128u /* places whose values are few; beyond, values are taken to suffice */
-#define TRIES_MAX  300u
-
-/* A search for a way to fill the places from idx on. */
-typedef struct {
-    by_gr *g;
-    const by_gr_arrdef *d;
-    uint32_t seen; /* values that are gone */
-    uint32_t tries;
-    uint32_t n; /* places with few values */
-    const by_gr_few *few[PLACES_MAX];
-    uint32_t taken[PLACES_MAX]; /* value of each place while they are matched, else 0 */
-    bool asked[PLACES_MAX];
-} filler;
-
-static bool is_taken(const filler *f, uint32_t value, uint32_t *by) {
-    for (*by = 0; *by < f->n; ++*by)
-        if (f->taken[*by] == value + 1) return true;
-    return false;
-}
-
-/* A value for a place, others making room where they can (an augmenting path). */
-static bool give(filler *f, uint32_t place) {
-    if (f->asked[place]) return false;
-    f->asked[place] = true;
-    const by_gr_few *v = f->few[place];
-    for (uint32_t i = 0; i < v->n; i++) {
-        uint32_t other;
-        if (has_seen(f->g, f->seen, v->ids[i])) continue;
-        if (is_taken(f, v->ids[i], &other) && !give(f, other)) continue;
-        f->taken[place] = v->ids[i] + 1;
-        return true;
-    }
-    return false;
-}
-
-static bool all_given(filler *f) {
-    memset(f->taken, 0, sizeof f->taken);
-    for (uint32_t i = 0; i < f->n; i++) {
-        memset(f->asked, 0, sizeof f->asked);
-        if (!give(f, i)) return false;
-    }
-    return true;
-}
-
-static bool contains_met(const by_gr_arrdef *d, state s) {
-    for (uint32_t k = 0; k < d->rec->n_contains; k++)
-        if (s.count[k] < d->rec->contains[k].min) return false;
-    return true;
-}
-
-static bool step_counts(const by_gr_arrdef *d, state *s, unsigned met) {
-    for (uint32_t k = 0; k < d->rec->n_contains; k++) {
-        if (!(met >> k & 1)) continue;
-        if (s->idx < d->rec->contains[k].from || ++s->count[k] > d->rec->contains[k].max) return false;
-    }
-    s->idx++;
-    return true;
-}
-
-/* Is a condition among them that is not met often enough yet? */
-static bool wanted(const by_gr_arrdef *d, state s, unsigned met) {
-    for (uint32_t k = 0; k < d->rec->n_contains; k++)
-        if (met >> k & 1 && s.count[k] < d->rec->contains[k].min) return true;
-    return false;
-}
-
-static bool fill(filler *f, state s) {
-    const by_gr_arrdef *d = f->d;
-    bool met_all = contains_met(d, s);
-    if (met_all && s.idx >= d->rec->min) return true;
-    if (s.idx >= d->max) return false;
-    if (++f->tries > TRIES_MAX) return true;
-    for (unsigned met = 1u << d->rec->n_contains; met-- > 0;) {
-        state t = s;
-        by_gr_expr e = variant(f->g, d, s.idx, met);
-        if (!by_gr_expr_prod(f->g, e) || !step_counts(d, &t, met)) continue;
-        if (!wanted(d, s, met) && s.idx >= d->n && s.idx >= d->rec->min) continue; /* one more that helps nothing */
-        const by_gr_few *few = d->rec->unique ? by_gr_expr_few(f->g, e) : NULL;
-        if (few && f->n == PLACES_MAX) return true;
-        if (!few && d->rec->n_contains == 0 && s.idx >= d->n) t.idx = d->rec->min; /* all further ones are alike */
-        if (few && d->rec->n_contains == 0 && s.idx >= d->n && d->rec->min - s.idx > few->n) return false;
-        if (few) f->few[f->n++] = few;
-        bool ok = (!few || all_given(f)) && fill(f, t);
-        if (few) f->n--;
-        if (ok) return true;
-    }
-    return false;
-}
-
-/* Are there values for all places that must still be filled, when those of the list are gone? */
-static bool completes(by_gr *g, const by_gr_arrdef *d, state s, uint32_t gone) {
-    bool simple = d->rec->n_contains == 0 || (d->rec->n_contains == 1 && d->rec->contains[0].max == BY_GR_INF); /* see chances */
-    if (!d->rec->unique && simple) return true;
-    if (s.idx >= d->rec->min && contains_met(d, s)) return true;
-    filler *f = by_alloc_zero(BY_MEM_GRAMMAR, sizeof *f);
-    if (!f) return by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), false;
-    f->g = g;
-    f->d = d;
-    f->seen = gone;
-    bool ok = fill(f, s);
-    by_free(f);
-    return ok;
-}
-
-bool by_gr_arrdef_possible(by_gr *g, uint32_t def) {
-    by_gr_arrdef *d = g->arrdefs[def];
-    if (d->none || !by_gr_arrdef_productive(g, def)) return true;
-    d->max = reach(g, d);
-    d->none = !completes(g, d, (state){0}, 0) && !by_gr_bad(g);
-    return !d->none;
-}
-
-/* The list with those values added that an item cannot have because a later place needs them. s: the state behind the item. */
-static uint32_t without_needed(by_gr *g, const by_gr_arrdef *d, by_gr_expr item, state s) {
-    enum { AHEAD = 64 };
-    uint32_t list = s.seen, first = s.idx - 1;
-    if (s.idx >= d->rec->min && contains_met(d, s)) return list;
-    const by_gr_few *own = by_gr_expr_few(g, item);
-    for (uint32_t i = first; i < s.idx + AHEAD && i < d->max && !(own && i > first); i++) {
-        for (unsigned met = 0; met < 1u << d->rec->n_contains; met++) {
-            const by_gr_few *few = i == first ? own : by_gr_expr_few(g, variant(g, d, i, met));
-            for (uint32_t k = 0; few && k < few->n && by_gr_check(g); k++)
-                if (!has_seen(g, list, few->ids[k]) &&
-                    !completes(g, d, s, push_value(g, few->ids[k], few->texts[k], s.seen)))
-                    list = push_value(g, few->ids[k], few->texts[k], list);
-            if (i == first) break;
-        }
-        if (i > d->n && i > first) break; /* all further ones are alike */
-    }
-    return list;
-}
-
-/* Lists of an index and more, in o->text; the items so far are in before. */
-static bool items_few(by_gr *g, const by_gr_arrdef *d, by_gr_gather *o, uint32_t i, uint32_t seen, by_buf *before) {
-    if (i >= d->rec->min) {
-        by_buf_clear(&o->text);
-        if (!by_buf_push_str(&o->text, by_buf_str(before)) || !by_buf_push_byte(&o->text, ']') || !by_gr_gather_emit(g, o)) return false;
-    }
-    if (i >= d->rec->max || !by_gr_expr_prod(g, item_at(d, i))) return true;
-    const by_gr_few *few = by_gr_expr_few(g, item_at(d, i));
-    size_t len = before->len;
-    for (uint32_t k = 0; few && k < few->n; k++) {
-        if (d->rec->unique && has_seen(g, seen, few->ids[k])) continue;
-        before->len = len;
-        if (i) by_buf_push_byte(before, ',');
-        if (!by_buf_push_str(before, few->raw[k])) return false;
-        if (!items_few(g, d, o, i + 1, push_value(g, few->ids[k], 0, seen), before)) return false;
-    }
-    before->len = len;
-    return few != NULL;
-}
-
-bool by_gr_arrdef_few(by_gr *g, uint32_t def, by_gr_gather *o) {
-    by_buf before = {0};
-    const by_gr_arrdef *d = g->arrdefs[def];
-    if (d->rec->n_contains || d->rec->min > BY_GR_FEW_MAX) return false;
-    bool ok = by_buf_push_byte(&before, '[') && items_few(g, d, o, 0, 0, &before);
-    by_buf_deinit(&before);
-    return ok;
-}
-
-/* ---- values in progress ---- */
 
 static bool text_of(by_gr *g, uint32_t capture, by_str more, by_buf *out) {
     uint32_t n = 0;
@@ -361,6 +247,16 @@ static bool text_of(by_gr *g, uint32_t capture, by_str more, by_buf *out) {
     return by_buf_push_str(out, more) || (by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), false);
 }
 
+/* Parses a captured text and writes its canonical form. False when it is no whole value, or on an error. */
+static bool value_of(by_gr *g, const by_buf *text, by_arena *a, by_json *v, by_buf *canon) {
+    by_json_opts o = {.depth_max = 1000};
+    by_status s = by_json_parse(v, a, by_buf_str(text), &o, NULL);
+    if (s >= 0 && canonical(g, v, canon)) return true;
+    if (s >= 0 || s == BY_ENOMEM) by_gr_fail(g, BY_ENOMEM, "grammar: out of memory");
+    else if (s == BY_ELIMIT) by_gr_fail(g, BY_EUNSUPPORTED, "grammar: distinct items nest deeper than %u", o.depth_max);
+    return false;
+}
+
 /* The list with the captured value added; *dup when it is there already. */
 static uint32_t remember(by_gr *g, uint32_t capture, uint32_t seen, bool *dup) {
     *dup = false;
@@ -368,11 +264,10 @@ static uint32_t remember(by_gr *g, uint32_t capture, uint32_t seen, bool *dup) {
     by_arena a;
     by_json v;
     by_arena_init(&a, BY_MEM_GRAMMAR);
-    if (text_of(g, capture, (by_str){0}, &text) && by_gr_value_parse(g, by_buf_str(&text), &a, &v, &canon)) {
-        uint32_t id = by_gr_value_id(g, by_buf_str(&canon));
-        bool many = v.type == BY_JSON_ARRAY || v.type == BY_JSON_OBJECT;
+    if (text_of(g, capture, (by_str){0}, &text) && value_of(g, &text, &a, &v, &canon)) {
+        uint32_t id = value_id(g, by_buf_str(&canon));
         *dup = has_seen(g, seen, id);
-        if (!*dup) seen = push_value(g, id, many ? by_gr_value_texts(g, &v) : BY_GR_NEVER, seen);
+        if (!*dup) seen = push(g, 2, id, seen);
     }
     by_buf_deinit(&canon);
     by_buf_deinit(&text);
@@ -404,7 +299,7 @@ bool by_gr_uniq_is_dup(by_gr *g, by_gr_term t, by_gr_term arr, by_str path) {
     by_arena a;
     by_json v;
     by_arena_init(&a, BY_MEM_GRAMMAR);
-    if (text_of(g, uniq->c, path, &text) && by_gr_value_parse(g, by_buf_str(&text), &a, &v, &canon))
+    if (text_of(g, uniq->c, path, &text) && value_of(g, &text, &a, &v, &canon))
         for (; seen && !dup; seen = g->nodes[seen].b)
             dup = by_str_eq(g->lits[g->nodes[seen].a], by_buf_str(&canon));
     by_arena_deinit(&a);
@@ -413,43 +308,13 @@ bool by_gr_uniq_is_dup(by_gr *g, by_gr_term t, by_gr_term arr, by_str path) {
     return dup;
 }
 
-/* Items that are needed at most: for the count, and for conditions that must find a place. */
-static uint32_t items_needed(by_gr *g, const by_gr_arrdef *d, state s) {
-    uint32_t hits = 0, first = s.idx;
-    for (uint32_t k = 0; k < d->rec->n_contains; k++) {
-        const by_gr_contains *c = &d->rec->contains[k];
-        if (s.count[k] >= c->min) continue;
-        uint32_t i = s.idx;
-        while (i < d->n && chances(g, d, k, i, i + 1, 1) == 0)
-            i++;
-        if (i > first) first = i;
-        hits += c->min - s.count[k];
-    }
-    uint32_t need = hits ? first - s.idx + hits : 0, min = d->rec->min > s.idx ? d->rec->min - s.idx : 0;
-    return min > need ? min : need;
-}
-
-static uint32_t count_seen(const by_gr *g, uint32_t seen) {
-    uint32_t n = 0;
-    for (; seen; seen = g->nodes[seen].b)
-        n++;
-    return n;
-}
-
-static uint32_t digits_of(uint32_t n) {
-    uint32_t k = 0;
-    for (; n; n /= 10)
-        k++;
-    return k;
-}
-
 /* ARR with x = 2 stands, for masks, behind an item whose value is left open, so that it is one state for all values.
  * Its rows hold MARK wherever the value could matter: where a second item ends, at the first byte of an item out of
  * a finite set, and at the comma where all sets are finite: they may be used up. A token that meets a MARK is tried by by_gr_step. */
 static by_gr_term open_tail(by_gr *g, by_gr_term arr) {
     by_gr_node n = g->nodes[arr];
     state s = state_of(g, n);
-    s.seen = digits_of(count_seen(g, s.seen) + 1 + items_needed(g, g->arrdefs[n.a], s));
+    s.seen = 0;
     return make(g, n.a, s, 2);
 }
 
@@ -469,16 +334,17 @@ static bool open_ended(by_gr *g, by_gr_expr e) {
 static by_gr_term open_item(by_gr *g, by_gr_expr e, by_gr_term rest) {
     const by_gr_norm *n = g->schema->x[e].norm;
     if (!n || !by_gr_expr_prod(g, e)) return BY_GR_NEVER;
-    by_gr_norm free = {0}, tried = *n;
+    by_gr_norm free = {.obj = n->obj, .arr = n->arr, .n_obj = n->n_obj, .n_arr = n->n_arr}, tried = *n;
     if (open_string(g, n)) free.str = n->str, tried.str = BY_GR_NEVER;
     if (open_number(g, n)) free.num = n->num, tried.num = BY_GR_NEVER;
-    by_gr_term v[2] = {by_gr_seq(g, by_gr_norm_term(g, &free), by_gr_mark(g, rest)),
+    tried.n_obj = tried.n_arr = 0;
+    by_gr_term v[6] = {by_gr_seq(g, by_gr_norm_term(g, &free), by_gr_mark(g, rest)),
                        by_gr_seq(g, by_gr_mark(g, by_gr_norm_term(g, &tried)), rest)};
-    return by_gr_alt(g, v, 2);
+    return by_gr_alt(g, v, 6);
 }
 
 /* The item's normal form without the scalars seen. */
-static bool distinct_item(by_gr *g, by_gr_expr e, uint32_t seen, by_gr_norm *out) { /* seen: or needed later */
+static bool distinct_item(by_gr *g, by_gr_expr e, uint32_t seen, by_gr_norm *out) {
     const by_gr_norm *n = g->schema->x[e].norm;
     if (!n || !by_gr_expr_prod(g, e)) return false;
     by_gr_norm m = *n;
@@ -490,7 +356,8 @@ static bool distinct_item(by_gr *g, by_gr_expr e, uint32_t seen, by_gr_norm *out
     if (!words) return by_gr_fail(g, BY_ENOMEM, "grammar: out of memory"), false;
     for (; seen && !by_gr_bad(g); seen = g->nodes[seen].b) {
         by_str v = g->lits[g->nodes[seen].a];
-        by_gr_decimal d;
+        by_gr_decimal d = {0};
+        const char *at = memchr(v.ptr, '@', v.len);
         if (by_str_eqz(v, "null"))
             m.null = false;
         else if (by_str_eqz(v, "false"))
@@ -500,17 +367,21 @@ static bool distinct_item(by_gr *g, by_gr_expr e, uint32_t seen, by_gr_norm *out
         else if (v.ptr[0] == 'S' && n_words < 65536u) {
             const char *colon = memchr(v.ptr, ':', v.len);
             words[n_words++] = by_str_skip(v, (size_t)(colon - v.ptr) + 1);
-        } else if (m.num && m.num == by_gr_integer(g) && by_gr_value_decimal(g, g->nodes[seen].a, &d))
+        } else if (v.ptr[0] == 'N' && at) {
+            size_t k = 1;
+            if (v.ptr[k] == '-') d.neg = true, k++;
+            while (v.ptr + k < at && d.n < sizeof d.digits)
+                d.digits[d.n++] = v.ptr[k++];
+            d.point = (int32_t)strtol(at + 1, NULL, 10);
             by_gr_vec_push(g, &numbers, by_gr_number_equal(g, &d));
-        else if (m.num)
-            by_gr_vec_push(g, &numbers, by_gr_value_numbers(g, g->nodes[seen].a));
+        }
     }
     if (n_words) {
         by_gr_term others = by_gr_except(g, words, n_words);
         m.str = by_gr_and2(g, m.str, others);
         m.lit = by_gr_and2(g, m.lit, others);
     }
-    if (numbers.n && m.num) {
+    if (numbers.n && m.num) { /* spellings with exponents are found out when the number ends */
         by_gr_term old = by_gr_not(g, by_gr_alt(g, numbers.v, numbers.n));
         m.num = by_gr_and2(g, m.num, old);
     }
@@ -529,69 +400,18 @@ static by_gr_term uniq_make(by_gr *g, by_gr_term item, by_gr_term arr, by_gr_ter
     return by_gr_node_make(g, BY_GR_K_UNIQ, 0, item, b, capture, BY_GR_F_UNIQ);
 }
 
-/* Spellings of the lists and objects among the newest values of a list, up to `end`. */
-static by_gr_term seen_texts(by_gr *g, uint32_t seen, uint32_t end) {
-    enum { NEWEST = 256 }; /* each item walks along all that it may still equal; older ones are only compared at its end */
-    by_gr_vec v = {0};
-    for (; seen != end && v.n < NEWEST; seen = g->nodes[seen].b)
-        if (g->nodes[seen].c) by_gr_vec_push(g, &v, g->nodes[seen].c);
-    by_gr_term t = by_gr_alt(g, v.v, v.n);
-    by_gr_vec_free(&v);
-    return t;
-}
-
-/* The item behind which arr stands; gone: values that it cannot have, those seen and others. */
-static by_gr_term uniq_start(by_gr *g, by_gr_expr e, uint32_t gone, by_gr_term arr) {
+static by_gr_term uniq_start(by_gr *g, by_gr_expr e, uint32_t seen, by_gr_term arr) {
     by_gr_norm n, plain, number, many;
-    if (!distinct_item(g, e, gone, &n)) return BY_GR_NEVER;
+    if (!distinct_item(g, e, seen, &n)) return BY_GR_NEVER;
     plain = n;
     plain.num = plain.n_obj = plain.n_arr = 0;
     number = (by_gr_norm){.num = n.num};
     many = (by_gr_norm){.obj = n.obj, .arr = n.arr, .n_obj = n.n_obj, .n_arr = n.n_arr};
-    n.n_obj = n.n_arr = 0;
-    by_gr_term tail = open_tail(g, arr), lists = by_gr_norm_term(g, &many),
-               others = by_gr_and2(g, lists, by_gr_not(g, seen_texts(g, gone, 0)));
-    /* masks of places before the item know nothing of the values seen, but of those that are needed */
-    by_gr_term needed = seen_texts(g, gone, state_of(g, g->nodes[arr]).seen),
-               in_masks = needed == BY_GR_NEVER ? lists : by_gr_and2(g, lists, by_gr_not(g, needed)),
+    by_gr_term tail = open_tail(g, arr),
                v[3] = {by_gr_seq(g, by_gr_norm_term(g, &plain), tail),
-                       by_gr_seq(g, by_gr_norm_term(g, &number), gone ? by_gr_mark(g, tail) : tail),
-                       others == BY_GR_NEVER ? others : by_gr_seq(g, in_masks, gone ? by_gr_close(g, tail, arr) : tail)};
-    return uniq_make(g, by_gr_alt2(g, by_gr_norm_term(g, &n), others), arr, by_gr_alt(g, v, 3), 0);
-}
-
-static by_gr_term item_then(by_gr *g, uint32_t def, state s, unsigned met, unsigned x);
-
-static by_gr_term avoids(by_gr *g, by_gr_term t, unsigned depth) {
-    by_gr_node n = g->nodes[t];
-    by_gr_vec v = {0};
-    if (depth > 500) return BY_GR_NEVER;
-    switch ((by_gr_kind)n.kind) {
-    case BY_GR_K_UNIQ: return avoids(g, n.a, depth + 1);
-    case BY_GR_K_NOT: return n.a;
-    case BY_GR_K_SEQ:
-        t = avoids(g, n.a, depth + 1);
-        return by_gr_nullable(g, n.a) ? by_gr_alt2(g, t, by_gr_seq(g, n.a, avoids(g, n.b, depth + 1))) : t;
-    case BY_GR_K_ARR:
-        if (n.x == 2 || !state_of(g, n).seen) return BY_GR_NEVER;
-        for (unsigned met = 0; met < 1u << g->arrdefs[n.a]->rec->n_contains; met++)
-            by_gr_vec_push(g, &v, avoids(g, item_then(g, n.a, state_of(g, n), met, n.x), depth + 1));
-        t = by_gr_seq(g, g->ws, by_gr_seq(g, by_gr_lit(g, BY_STR(",")), by_gr_seq(g, g->ws_behind, by_gr_alt(g, v.v, v.n))));
-        break;
-    case BY_GR_K_AND:
-    case BY_GR_K_ALT:
-        for (uint32_t i = 0; i < n.x; i++)
-            by_gr_vec_push(g, &v, avoids(g, g->lists.v[n.a + i], depth + 1));
-        t = by_gr_alt(g, v.v, v.n);
-        break;
-    default: return BY_GR_NEVER;
-    }
-    by_gr_vec_free(&v);
-    return t;
-}
-
-by_gr_term by_gr_uniq_avoids(by_gr *g, by_gr_term t) {
-    return g->nodes[t].flags & BY_GR_F_UNIQ ? avoids(g, t, 0) : BY_GR_NEVER;
+                       by_gr_seq(g, by_gr_norm_term(g, &number), seen ? by_gr_mark(g, tail) : tail),
+                       by_gr_seq(g, by_gr_norm_term(g, &many), seen ? by_gr_close(g, tail, arr) : tail)};
+    return uniq_make(g, by_gr_norm_term(g, &n), arr, by_gr_alt(g, v, 3), 0);
 }
 
 /* Behind the item: arr has the index and counters of after the item, but the old list. */
@@ -600,13 +420,13 @@ static by_gr_term behind(by_gr *g, by_gr_term arr, uint32_t capture) {
     state s = state_of(g, n);
     bool dup;
     s.seen = remember(g, capture, s.seen, &dup);
-    return dup || !completes(g, g->arrdefs[n.a], s, s.seen) ? BY_GR_NEVER : make(g, n.a, s, 1);
+    return dup ? BY_GR_NEVER : make(g, n.a, s, 1);
 }
 
 by_gr_term by_gr_uniq_step(by_gr *g, by_gr_node n, unsigned byte) {
     by_gr_term to = by_gr_step(g, n.a, byte), t = BY_GR_NEVER, arr = g->nodes[n.b].a; /* lists of distinct items nest */
     if (to == BY_GR_NEVER) return BY_GR_NEVER;
-    uint32_t capture = by_gr_node_make(g, BY_GR_K_TUPLE, 3, byte, n.c, 0, 0);
+    uint32_t capture = push(g, 3, byte, n.c);
     by_gr_term masks = BY_GR_NEVER;
     if (to != BY_GR_EPS &&
         by_gr_nullable(g, to)) /* a number that may end here: ending it is the other alternative below */
@@ -633,9 +453,8 @@ static by_gr_term item_then(by_gr *g, uint32_t def, state s, unsigned met, unsig
     }
     if (!can_finish(g, d, t)) return BY_GR_NEVER;
     if (x == 2) return open_item(g, e, make(g, def, t, 2));
-    if (!completes(g, d, t, s.seen)) return BY_GR_NEVER;
     if (!d->rec->unique) return by_gr_seq(g, by_gr_expr_term(g, e), make(g, def, t, 1));
-    return uniq_start(g, e, without_needed(g, d, e, t), make(g, def, t, 1));
+    return uniq_start(g, e, s.seen, make(g, def, t, 1));
 }
 
 by_gr_term by_gr_arr_body(by_gr *g, by_gr_node n) {
@@ -660,27 +479,21 @@ const by_gr_row *by_gr_row_arr(by_gr *g, by_gr_node n) {
     return by_gr_row_of(g, by_gr_arr_body(g, n));
 }
 
-/* Bytes of an item at most that is the shortest one left; digits: of the number of values that are used up by then. */
-static uint32_t item_bytes(by_gr *g, const by_gr_arrdef *d, by_gr_expr e, uint32_t digits) {
-    if (!by_gr_expr_prod(g, e)) return 0;
-    uint32_t bytes = by_gr_min_bytes(g, by_gr_expr_term(g, e)), longest = 0;
-    if (!d->rec->unique) return bytes;
-    const by_gr_few *few = by_gr_expr_few(g, e);
-    for (uint32_t i = 0; few && i < few->n; i++)
-        if (few->raw[i].len > longest) longest = (uint32_t)few->raw[i].len;
-    return few ? longest : bytes + 2 + digits; /* another digit or letter makes ten others at least */
-}
-
 uint32_t by_gr_arr_min_bytes(by_gr *g, by_gr_node n) {
     by_gr_arrdef *d = g->arrdefs[n.a];
     state s = state_of(g, n);
-    uint32_t ws = by_gr_min_bytes(g, g->ws), sep = 1 + ws + by_gr_min_bytes(g, g->ws_behind), need = items_needed(g, d, s);
-    uint32_t digits = n.x == 2 ? s.seen : digits_of(count_seen(g, s.seen) + need);
+    uint32_t ws = by_gr_min_bytes(g, g->ws), sep = 1 + ws + by_gr_min_bytes(g, g->ws_behind);
+    uint32_t need = d->rec->min > s.idx ? d->rec->min - s.idx : 0;
     uint64_t sum = 1 + ws;
+    uint32_t hits = 0;
+    for (uint32_t k = 0; k < d->rec->n_contains; k++)
+        if (s.count[k] < d->rec->contains[k].min) hits += d->rec->contains[k].min - s.count[k];
+    if (hits > need) need = hits;
     for (uint32_t i = 0; i < need; i++) {
         uint32_t worst = 0;
         for (unsigned met = 0; met < 1u << d->rec->n_contains; met++) {
-            uint32_t one = item_bytes(g, d, variant(g, d, s.idx + i, met), digits);
+            by_gr_expr e = variant(g, d, s.idx + i, met);
+            uint32_t one = by_gr_expr_prod(g, e) ? by_gr_min_bytes(g, by_gr_expr_term(g, e)) : 0;
             if (one > worst) worst = one;
         }
         sum += worst + sep;

@@ -69,7 +69,6 @@ typedef enum by_gr_kind {
                          bytes */
     BY_GR_K_MARK,     /* masks only: a, but a token that gets here must be tried (grammar_array.c) */
     BY_GR_K_CLOSE,    /* masks only: an item has ended; a follows if its value is new. b: ARR state of the item */
-    BY_GR_K_SAME,     /* a number's spellings: a: the value, b: literal that was read, x = 1 behind a digit */
     BY_GR_K_FREE,     /* free text: a: dispatcher, b: automaton state, c: UTF-8 state | flags */
     BY_GR_K_TOK,      /* a: token set: one token out of a set */
     BY_GR_K_TUPLE,    /* no language: x, a, b, c interned as one number */
@@ -404,14 +403,12 @@ by_gr_term by_gr_leap(by_gr *g);
 const by_gr_row *by_gr_row_obj(by_gr *g, by_gr_node n, by_gr_term self);
 const by_gr_row *by_gr_row_key(by_gr *g, by_gr_node n);
 const by_gr_row *by_gr_row_arr(by_gr *g, by_gr_node n);
-const by_gr_row *by_gr_row_same(by_gr *g, by_gr_node n);
+const by_gr_row *by_gr_row_uniq(by_gr *g, by_gr_node n);
 /* One real step of a term with BY_GR_F_UNIQ: rows are what masks see of such a term, they forget the captured text. */
 /* Would the item in progress before t (a state that is being matched), read on by path, repeat a value of ARR state
  * arr? */
 bool by_gr_uniq_is_dup(by_gr *g, by_gr_term t, by_gr_term arr, by_str path);
 by_gr_term by_gr_uniq_step(by_gr *g, by_gr_node uniq, unsigned byte);
-/* Spellings of seen lists and objects that an item in progress may still become; NEVER: none. What leaves them is what masks see. */
-by_gr_term by_gr_uniq_avoids(by_gr *g, by_gr_term t);
 by_gr_term by_gr_arr_body(by_gr *g, by_gr_node arr);
 const by_gr_row *by_gr_row_free(by_gr *g, by_gr_node n);
 /* Free text in which triggers[i] is followed by then[i] (and, with loop, by free text again); UINT32_MAX on error. */

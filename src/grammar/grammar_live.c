@@ -4,7 +4,6 @@
 #include "grammar/grammar_internal.h"
 
 #define LIVE_SEARCH_MAX 200000u /* states of one emptiness search at compile time */
-#define STEP_SEARCH_MAX 4000u   /* work of one while a text is matched: a mask waits for it */
 #define FREE_SEARCH_MAX 64u     /* states of one "never refuses" search: larger automata walk their masks */
 
 typedef struct {
@@ -61,28 +60,10 @@ static by_gr_term raw_and(by_gr *g, const by_gr_term *v, uint32_t n) {
     return t;
 }
 
-/* The same where an item of a list of distinct ones is read: what follows a byte depends on the bytes before it. */
-static bool remembering_targets(by_gr *g, by_gr_node n, by_gr_vec *out) {
-    by_gr_term to[64];
-    if (n.x > 64) return by_gr_fail(g, BY_ELIMIT, "grammar: more than 64 conditions on one text"), false;
-    /* between JSON's marks blanks are no way to an end that is not there without them */
-    bool blanks = n.x && by_gr_step(g, g->lists.v[n.a], '\t') != BY_GR_NEVER && by_gr_step(g, g->lists.v[n.a + n.x - 1u], '\t') != BY_GR_NEVER;
-    for (unsigned b = 0; b < 256 && !by_gr_bad(g); b++) {
-        bool dead = blanks && (b == ' ' || b == '\t' || b == '\n' || b == '\r');
-        for (uint32_t i = 0; i < n.x && !dead; i++) {
-            to[i] = by_gr_step(g, g->lists.v[n.a + i], b);
-            dead = to[i] == BY_GR_NEVER;
-        }
-        if (!dead && !by_gr_vec_push(g, out, raw_and(g, to, n.x))) return false;
-    }
-    return !by_gr_bad(g);
-}
-
 /* Targets of a state before dead ones are taken out: this is where emptiness comes from. */
 static bool raw_targets(by_gr *g, by_gr_term t, by_gr_vec *out) {
     by_gr_node n = g->nodes[t];
     out->n = 0;
-    if (n.kind == BY_GR_K_AND && n.flags & BY_GR_F_UNIQ) return remembering_targets(g, n, out);
     if (n.row || n.kind == BY_GR_K_NOT) {
         const by_gr_row *row = by_gr_row_of(g, t);
         for (unsigned i = 0; i < row->n; i++)
@@ -179,7 +160,7 @@ bool by_gr_live(by_gr *g, by_gr_term t) {
     set32 seen = {0};
     by_gr_vec out = {0};
     bool is_new, found = false;
-    uint32_t hit = 0, work = 0;
+    uint32_t hit = 0;
     set_add(g, &seen, t, &is_new);
     by_gr_vec_push(g, &s.q, t);
     by_gr_vec_push(g, &s.from, 0);
@@ -198,8 +179,7 @@ bool by_gr_live(by_gr *g, by_gr_term t) {
                 by_gr_vec_push(g, &s.from, i);
             }
         }
-        work += g->nodes[s.q.v[i]].flags & BY_GR_F_UNIQ ? 40 : 1; /* such states have no rows */
-        if (s.q.n > LIVE_SEARCH_MAX || (!g->compiling && work > STEP_SEARCH_MAX)) {
+        if (s.q.n > LIVE_SEARCH_MAX) {
             if (g->compiling)
                 by_gr_fail(g, BY_ELIMIT, "grammar: conditions on one text need more than %u states", LIVE_SEARCH_MAX);
             found = true, hit = i;

@@ -693,41 +693,6 @@ static void or_mask(walker *w, by_gr_term t) {
     w->depth--;
 }
 
-/* Masks of items of distinct ones know nothing of the values seen. Takes out the tokens behind which an item could only become one of
- * them: these are found along the spellings that it must avoid. */
-static void avoid_seen(walker *w, by_gr_term t) {
-    by_gr *g = w->g;
-    const by_grammar_vocab *v = w->v;
-    by_gr_vec stack = {0}, out = {0};
-    by_gr_term avoid = by_gr_uniq_avoids(g, t);
-    const uint32_t start[4] = {0, avoid, t, t};
-    for (unsigned i = 0; i < 4 && avoid != BY_GR_NEVER; i++)
-        by_gr_vec_push(g, &stack, start[i]);
-    while (stack.n && !by_gr_bad(g)) {
-        by_gr_term seen = stack.v[--stack.n], s = stack.v[--stack.n], a = stack.v[--stack.n]; /* what the mask holds, what is */
-        const by_gv_node *n = &v->nodes[stack.v[--stack.n]];
-        const by_gr_row *row = by_gr_row_of(g, a);
-        for (uint32_t c = n->first; c < n->first + n->n_child && !by_gr_bad(g); c++) {
-            by_gr_term to = by_gr_row_get(row, v->byte[c]);
-            by_gr_term in_mask = to == BY_GR_NEVER ? to : by_gr_next(g, seen, v->byte[c]);
-            if (in_mask == BY_GR_NEVER) continue;
-            by_gr_term next = by_gr_step(g, s, v->byte[c]);
-            if (next == BY_GR_NEVER) {
-                for (uint32_t i = v->nodes[c].tok_lo; i < v->nodes[c].tok_hi; i++)
-                    by_gr_vec_push(g, &out, v->order[i]);
-            } else if (v->nodes[c].n_child && to != BY_GR_EPS) {
-                by_gr_vec_push(g, &stack, c);
-                by_gr_vec_push(g, &stack, to);
-                by_gr_vec_push(g, &stack, next);
-                by_gr_vec_push(g, &stack, in_mask);
-            }
-        }
-    }
-    by_gr_tokens_remove(w->out, out.v, out.n);
-    by_gr_vec_free(&stack);
-    by_gr_vec_free(&out);
-}
-
 static void or_token_leaves(by_gr *g, by_gr_term t, by_gr_tokens *out) {
     if (g->host && by_gr_is_alabel(g, t)) return;
     const by_gr_row *row = by_gr_row_of(g, t);
@@ -749,7 +714,6 @@ const by_gr_mask *by_gr_mask_of(by_gr *g, by_gr_term t) {
     walker w = {.g = g, .v = g->vocab, .out = by_gr_tokens_begin(g, 0), .stack = g->walk_stack, .marked = t};
     if (!w.out) return NULL;
     or_mask(&w, t);
-    if (g->nodes[t].flags & BY_GR_F_UNIQ) avoid_seen(&w, t);
     g->walk_stack = w.stack;
     or_token_leaves(g, t, w.out);
     if (by_gr_nullable(g, t)) by_gr_tokens_add(w.out, g->vocab->eos);
@@ -766,53 +730,10 @@ static void set_bit(uint32_t *bits, uint32_t id) {
     bits[id >> 5] |= 1u << (id & 31);
 }
 
-/* The same for a state inside a list of distinct items. There each text is a state, so the walk goes along what masks see, and knows real
- * states only where the item may still become one that was seen, or where a token must be tried. */
-static void closing_distinct(by_gr *g, by_gr_term t, uint32_t room, uint32_t *words) {
-    const by_grammar_vocab *v = g->vocab;
-    const by_gr_mask *taken = by_gr_mask_of(g, t);
-    by_gr_vec stack = {0};
-    if (!taken) return;
-    const uint32_t start[4] = {0, by_gr_uniq_avoids(g, t), t, t};
-    for (unsigned i = 0; i < 4; i++)
-        by_gr_vec_push(g, &stack, start[i]);
-    by_gr_mask_write(g, taken, words);
-    uint32_t *fits = by_alloc_zero(BY_MEM_GRAMMAR, (size_t)v->words * 4);
-    if (!fits) by_gr_fail(g, BY_ENOMEM, "grammar: out of memory");
-    while (stack.n && !by_gr_bad(g)) {
-        by_gr_term seen = stack.v[--stack.n], real = stack.v[--stack.n], avoid = stack.v[--stack.n];
-        const by_gv_node *n = &v->nodes[stack.v[--stack.n]];
-        for (uint32_t c = n->first; c < n->first + n->n_child && !by_gr_bad(g); c++) {
-            by_gr_term to = by_gr_next(g, seen, v->byte[c]), next = BY_GR_NEVER;
-            if (to == BY_GR_NEVER) continue;
-            by_gr_term along = avoid == BY_GR_NEVER ? avoid : by_gr_next(g, avoid, v->byte[c]);
-            bool mark = g->nodes[to].kind == BY_GR_K_MARK, exact = along != BY_GR_NEVER || mark;
-            if (along != BY_GR_NEVER) next = by_gr_step(g, real, v->byte[c]);
-            else if (mark) next = by_gr_step_bytes(g, t, by_str_take(v->bytes[v->order[v->nodes[c].tok_lo]], v->nodes[c].depth));
-            uint32_t min = exact && next == BY_GR_NEVER ? UINT32_MAX : by_gr_min_bytes(g, exact ? next : to);
-            if (v->nodes[c].tok && min <= room) set_bit(fits, v->nodes[c].tok - 1);
-            if (!v->nodes[c].n_child || min > room + v->nodes[c].height) continue;
-            by_gr_vec_push(g, &stack, c);
-            by_gr_vec_push(g, &stack, along);
-            by_gr_vec_push(g, &stack, next);
-            by_gr_vec_push(g, &stack, to);
-        }
-    }
-    for (uint32_t i = 0; fits && i < v->words; i++)
-        words[i] &= fits[i];
-    if (by_gr_nullable(g, t)) set_bit(words, v->eos);
-    by_free(fits);
-    by_gr_vec_free(&stack);
-}
-
 void by_gr_mask_closing(by_gr *g, by_gr_term t, uint32_t room, uint32_t *words) {
     const by_grammar_vocab *v = g->vocab;
     by_gr_vec stack = {0};
     memset(words, 0, (size_t)v->words * 4);
-    if (g->nodes[t].flags & BY_GR_F_UNIQ && !g->host) {
-        closing_distinct(g, t, room, words);
-        return;
-    }
     by_gr_vec_push(g, &stack, 0);
     by_gr_vec_push(g, &stack, t);
     while (stack.n && !by_gr_bad(g)) {

@@ -37,7 +37,6 @@ void by_gr_tokens_spill(by_gr_tokens *o);
 /* Adds a whole set [words], which must stay valid as long as the mask. */
 void by_gr_tokens_add_set(by_gr_tokens *o, const uint32_t *set);
 void by_gr_tokens_add_mask(by_gr_tokens *o, const by_gr_mask *m);
-void by_gr_tokens_remove(by_gr_tokens *o, const uint32_t *ids, uint32_t n);
 static inline void by_gr_tokens_add(by_gr_tokens *o, uint32_t id) {
     if (!o->dense && o->n_ids == BY_GR_IDS_MAX) by_gr_tokens_spill(o);
     if (o->dense) o->bits[id >> 5] |= 1u << (id & 31);

@@ -501,11 +501,7 @@ static by_status fill_closing(by_matcher *m, uint32_t need, uint32_t *words) {
     by_gr_mask_closing(g, m->state, room, words);
     for (uint32_t gain = 16; gain && !by_gr_bad(g) && is_empty(g->vocab, words); gain /= 2)
         if (need >= gain) by_gr_mask_closing(g, m->state, need - gain, words);
-    if (by_gr_bad(g) || !is_empty(g->vocab, words)) return by_gr_bad(g) ? g->status : BY_OK;
-    const by_gr_mask *all = by_gr_mask_of(g, m->state); /* the number was no bound (distinct items): cut short is better than stuck */
-    if (!all) return g->status;
-    by_gr_mask_write(g, all, words);
-    return BY_OK;
+    return by_gr_bad(g) ? g->status : BY_OK;
 }
 
 /* Before the grammar: all, or all but the end token, or only the next token of the trigger. */

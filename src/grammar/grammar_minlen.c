@@ -8,7 +8,6 @@
 
 #define UNKNOWN    BY_GR_MIN_UNKNOWN
 #define SEARCH_MAX 20000u
-#define OTHER_ITEM 8u /* bytes more for a list or object that must not be one of others: a search for it would be long */
 #define DEPTH_MAX  600u
 #define ROUNDS_MAX 64u
 
@@ -115,23 +114,9 @@ static uint32_t search(by_gr *g, by_gr_term t) {
     return best;
 }
 
-/* An item of distinct ones that is a list or object (grammar_array.c): what it is without the complement of those seen; NEVER for others. */
-static by_gr_term item_of(const by_gr *g, by_gr_term t) {
-    by_gr_node n = g->nodes[t];
-    if (n.kind != BY_GR_K_AND || n.x != 2) return BY_GR_NEVER;
-    for (unsigned i = 0; i < 2; i++) {
-        by_gr_term x = g->lists.v[n.a + i];
-        unsigned k = g->nodes[x].kind;
-        if (g->nodes[g->lists.v[n.a + 1 - i]].kind == BY_GR_K_NOT && (k == BY_GR_K_SEQ || k == BY_GR_K_ALT)) return x;
-    }
-    return BY_GR_NEVER;
-}
-
 static uint32_t eval_kind(by_gr *g, by_gr_term t) {
     by_gr_node n = g->nodes[t];
     uint32_t v = UNKNOWN;
-    by_gr_term item = item_of(g, t);
-    if (item != BY_GR_NEVER) return add(eval(g, item), OTHER_ITEM);
     switch ((by_gr_kind)n.kind) {
     case BY_GR_K_EPS:
     case BY_GR_K_WS: return 0;
@@ -186,14 +171,9 @@ static uint32_t eval_kind(by_gr *g, by_gr_term t) {
     case BY_GR_K_MOD:
     case BY_GR_K_LEAP:
     case BY_GR_K_KEY:
-    case BY_GR_K_SAME:
     case BY_GR_K_FREE: return search(g, t);
     case BY_GR_K_HOST: return by_gr_host_min_bytes(g, n);
-    case BY_GR_K_UNIQ: { /* the closing mask asks what masks see */
-        uint32_t in_masks = eval(g, g->nodes[n.b].b);
-        v = add(eval(g, n.a), eval(g, g->nodes[n.b].a));
-        return v > in_masks ? v : in_masks;
-    }
+    case BY_GR_K_UNIQ: return add(eval(g, n.a), eval(g, g->nodes[n.b].a));
     }
     return UNKNOWN;
 }

@@ -337,43 +337,6 @@ void by_gr_objdef_finish(by_gr *g, uint32_t def) {
     if (d->sets && (d->sets[0] = by_gr_alloc(g, d->set_words * 8))) d->n_sets = 1;
 }
 
-/* ---- few values ---- */
-
-/* The objects whose members before index i are written in o->text already. */
-static bool members_few(by_gr *g, const by_gr_objdef *d, by_gr_gather *o, uint32_t i, uint32_t n, by_buf *before) {
-    if (i == d->n) {
-        if (n < d->rec->min || n > d->rec->max) return true;
-        by_buf_clear(&o->text);
-        return by_buf_push_str(&o->text, by_buf_str(before)) && by_buf_push_byte(&o->text, '}') && by_gr_gather_emit(g, o);
-    }
-    if (!d->req[i] && !members_few(g, d, o, i + 1, n, before)) return false;
-    if (!by_gr_expr_prod(g, d->vals[i]) || n >= d->rec->max) return true;
-    const by_gr_few *few = by_gr_expr_few(g, d->vals[i]);
-    size_t len = before->len;
-    for (uint32_t k = 0; few && k < few->n; k++) {
-        before->len = len;
-        if (n) by_buf_push_byte(before, ',');
-        by_buf_push_byte(before, '"');
-        encode_key(before, d->keys[i]);
-        by_buf_push_z(before, "\":");
-        by_buf_push_str(before, few->raw[k]);
-        if (before->failed || !members_few(g, d, o, i + 1, n + 1, before)) return false;
-    }
-    before->len = len;
-    return few != NULL;
-}
-
-bool by_gr_objdef_few(by_gr *g, uint32_t def, by_gr_gather *o) {
-    const by_gr_objdef *d = g->objdefs[def];
-    by_buf before = {0};
-    if (d->rec->n_exist || d->n > 12) return false;
-    for (uint32_t i = 0; i < d->n_extra; i++)
-        if (by_gr_expr_prod(g, d->extras[i].val) && d->rec->max > d->rec->n_req) return false;
-    bool ok = by_buf_push_byte(&before, '{') && members_few(g, d, o, 0, 0, &before);
-    by_buf_deinit(&before);
-    return ok;
-}
-
 /* ---- states ---- */
 
 static by_gr_term make(by_gr *g, uint32_t def, state s, unsigned x) {

@@ -45,7 +45,8 @@ void by_gr_sample(by_gr *g, by_gr_term t, uint64_t seed, size_t max_bytes, by_bu
         unsigned n = row->n + row->n_tok, byte = 0;
         bool final = by_gr_nullable(g, t);
         size_t used = out->len - base;
-        if (n == 0 || (final && (used >= max_bytes || by_rng_below(&rng, 4) == 0))) break;
+        if (final && (n == 0 || used >= max_bytes || by_rng_below(&rng, 4) == 0)) return;
+        if (n == 0) break;
         bool uniq = g->nodes[t].flags & BY_GR_F_UNIQ;
         by_gr_term from = t;
         if (used + by_gr_min_bytes(g, t) >= max_bytes || by_rng_below(&rng, 16) == 0)
@@ -66,4 +67,5 @@ void by_gr_sample(by_gr *g, by_gr_term t, uint64_t seed, size_t max_bytes, by_bu
         emit(g, out, byte);
     }
     if (out->failed) by_gr_fail(g, BY_ENOMEM, "grammar: out of memory");
+    else by_gr_fail(g, BY_EGRAMMAR, "grammar_dead_end: the sample has no end behind %zu bytes", out->len - base); /* or failed before */
 }

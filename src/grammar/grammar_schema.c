@@ -233,35 +233,19 @@ static bool productive(by_gr *g, const by_gr_norm *n) {
     return false;
 }
 
-/* The least fixed point of "has a finite value". Lists of distinct items may have none although their items have: then all is asked anew
- * without them. */
-static void settle_values(by_gr *g, const by_gr_vec *all) {
-    for (bool done = false; !done && by_gr_check(g);) {
-        done = true;
-        for (bool again = true; again && by_gr_check(g);) {
-            again = false;
-            for (uint32_t i = all->n; i-- > 0;) { /* inner places were reached last */
-                by_gr_xnode *x = &g->schema->x[all->v[i]];
-                if (!x->prod && productive(g, x->norm)) g->schema->x[all->v[i]].prod = again = true;
-            }
-        }
-        for (uint32_t i = all->n; i-- > 0 && by_gr_check(g);) {
-            const by_gr_norm *n = g->schema->x[all->v[i]].norm;
-            for (uint32_t k = 0; k < n->n_arr; k++)
-                done &= by_gr_arrdef_possible(g, n->arr[k]->def - 1);
-        }
-        for (uint32_t i = 0; i < all->n && !done; i++)
-            g->schema->x[all->v[i]].prod = false, g->schema->x[all->v[i]].few_known = 0;
-    }
-}
-
-/* Normal forms and definitions of all that root needs; then which of them have a value. */
+/* Normal forms and definitions of all that root needs; then the least fixed point of "has a finite value". */
 static bool settle(by_gr *g, by_gr_expr root) {
     by_gr_vec todo = {0};
     bool ok = reach(g, root, &todo);
     for (uint32_t i = 0; i < todo.n && ok; i++)
         ok = define(g, todo.v[i], &todo) && by_gr_check(g);
-    if (ok) settle_values(g, &todo);
+    for (bool again = ok; again && by_gr_check(g);) {
+        again = false;
+        for (uint32_t i = todo.n; i-- > 0;) { /* inner places were reached last */
+            by_gr_xnode *x = &g->schema->x[todo.v[i]];
+            if (!x->prod && productive(g, x->norm)) g->schema->x[todo.v[i]].prod = again = true;
+        }
+    }
     for (uint32_t i = 0; i < todo.n && ok && !by_gr_bad(g); i++) {
         const by_gr_norm *n = g->schema->x[todo.v[i]].norm;
         for (uint32_t k = 0; k < n->n_obj; k++)

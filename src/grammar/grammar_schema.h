@@ -99,8 +99,6 @@ typedef struct by_gr_xnode {
     by_gr_norm *norm;
     uint32_t rule;     /* 1 + rule */
     uint32_t next;     /* hash chain, 1 + expr */
-    const struct by_gr_few *few; /* values, once few_known */
-    uint8_t few_known;           /* 1: being found out, 2: known */
     uint64_t written;  /* places: by_gr_schema_hash */
     uint32_t alike;    /* hash chain of small schemas, 1 + expr */
     by_gr_expr parent; /* for error paths: where this place was first reached from */
@@ -226,33 +224,6 @@ by_gr_norm *by_gr_norm_one_of(by_gr *g, by_gr_one_of *o);
 /* grammar_schema_keywords.c: the normal form of one place. */
 by_gr_norm *by_gr_norm_node(by_gr *g, by_gr_expr e);
 
-/* grammar_value.c: single values. Their canonical texts are literals: equal values have one number. */
-bool by_gr_value_parse(by_gr *g, by_str text, by_arena *a, by_json *v, by_buf *canon); /* false: no JSON, or an error */
-uint32_t by_gr_value_id(by_gr *g, by_str canon);
-bool by_gr_value_decimal(const by_gr *g, uint32_t value, by_gr_decimal *out); /* false: it is no number */
-/* All texts of a number; all texts of a value (NEVER: too many parts). */
-by_gr_term by_gr_value_numbers(by_gr *g, uint32_t value);
-by_gr_term by_gr_value_texts(by_gr *g, const by_json *v);
-
-/* grammar_few.c: the values of an expression where they are few. */
-#define BY_GR_FEW_MAX 64u
-typedef struct by_gr_few {
-    uint32_t n, *ids;  /* [n] numbers of values */
-    by_gr_term *texts; /* [n] of lists and objects: all their spellings */
-    by_str *raw;       /* [n] one spelling */
-} by_gr_few;
-/* NULL: they are many, or not known. */
-const by_gr_few *by_gr_expr_few(by_gr *g, by_gr_expr e);
-/* Collects values; emit is false when there are too many. */
-typedef struct by_gr_gather {
-    by_gr_few few;
-    by_buf text;
-} by_gr_gather;
-bool by_gr_gather_emit(by_gr *g, by_gr_gather *o);
-/* The values of a definition, each appended to o->text and emitted; false: too many, or not known. */
-bool by_gr_objdef_few(by_gr *g, uint32_t def, by_gr_gather *o);
-bool by_gr_arrdef_few(by_gr *g, uint32_t def, by_gr_gather *o);
-
 /* grammar_object.c, grammar_array.c: definitions of the machines. 1 + index, or 0 on error. */
 uint32_t by_gr_objdef_new(by_gr *g, by_gr_orec *r);
 uint32_t by_gr_arrdef_new(by_gr *g, by_gr_arec *r);
@@ -263,9 +234,6 @@ bool by_gr_arrdef_each(by_gr *g, uint32_t def, by_gr_expr_fn *fn, void *user);
 /* Is there a finite value, given the productive expressions so far? */
 bool by_gr_objdef_productive(by_gr *g, uint32_t def);
 bool by_gr_arrdef_productive(by_gr *g, uint32_t def);
-/* Is there still one when items must be distinct, and conditions on some items meet? Asked once productivity is settled: what has none is
- * taken out, and productivity is settled anew. True when nothing changed. */
-bool by_gr_arrdef_possible(by_gr *g, uint32_t def);
 /* Fixes the definition once productivity is settled. */
 void by_gr_objdef_finish(by_gr *g, uint32_t def);
 void by_gr_arrdef_finish(by_gr *g, uint32_t def);

@@ -345,7 +345,8 @@ static bool array_terms(place *p, by_gr_norm *n) {
     const by_json *contains = get(p, "contains"), *unique = get(p, "uniqueItems");
     if (!array_scope(p, r)) return false;
     if (!count(p, "minItems", &r->min) || !count(p, "maxItems", &r->max)) return false;
-    r->unique = by_json_is(unique, BY_JSON_BOOL) && unique->v.b;
+    if (unique && !by_json_is(unique, BY_JSON_BOOL)) return by_gr_x_error(g, p->e, BY_EINVAL, "uniqueItems", "true or false is expected");
+    r->unique = unique && unique->v.b;
     if (contains) {
         by_gr_contains c = {.min = 1, .max = BY_GR_INF, .ev = true};
         if (!count(p, "minContains", &c.min) || !count(p, "maxContains", &c.max)) return false;

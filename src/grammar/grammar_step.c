@@ -479,7 +479,6 @@ static const by_gr_row *build(by_gr *g, by_gr_term t) {
     case BY_GR_K_KEY: return by_gr_row_key(g, n);
     case BY_GR_K_ARR: return by_gr_row_arr(g, n);
     case BY_GR_K_UNIQ: return by_gr_row_of(g, g->nodes[n.b].b);
-    case BY_GR_K_SAME: return by_gr_row_same(g, n);
     case BY_GR_K_FREE: return by_gr_row_free(g, n);
     case BY_GR_K_MARK: return row_map(g, n.a, BY_GR_EPS, 2);
     case BY_GR_K_CLOSE: return by_gr_row_of(g, n.a);
@@ -532,18 +531,6 @@ static by_gr_term step_alabel(by_gr *g, by_gr_term t, unsigned byte) {
     return to;
 }
 
-static by_gr_term step_and(by_gr *g, by_gr_node n, unsigned byte) {
-    by_gr_vec to = {0};
-    by_gr_term t = BY_GR_ANYBYTES;
-    for (uint32_t i = 0; i < n.x && t != BY_GR_NEVER; i++) {
-        t = by_gr_step(g, g->lists.v[n.a + i], byte);
-        by_gr_vec_push(g, &to, t);
-    }
-    if (t != BY_GR_NEVER) t = by_gr_and(g, to.v, to.n);
-    by_gr_vec_free(&to);
-    return t;
-}
-
 by_gr_term by_gr_step(by_gr *g, by_gr_term t, unsigned byte) {
     by_gr_node n = g->nodes[t];
     if (g->host && !(n.flags & BY_GR_F_UNIQ)) return step_alabel(g, t, byte);
@@ -564,7 +551,6 @@ by_gr_term by_gr_step(by_gr *g, by_gr_term t, unsigned byte) {
         for (uint32_t i = 0; i < n.x; i++)
             to = by_gr_alt2(g, to, by_gr_step(g, g->lists.v[n.a + i], byte));
         break;
-    case BY_GR_K_AND: to = step_and(g, n, byte); break;
     default: to = by_gr_next(g, t, byte); break;
     }
     g->depth--;

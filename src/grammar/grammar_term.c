@@ -400,7 +400,7 @@ by_gr_term by_gr_and(by_gr *g, const by_gr_term *v, uint32_t n) {
     by_gr_term t = BY_GR_NEVER;
     if (!flatten(g, BY_GR_K_AND, v, n, &out)) goto done;
     uint32_t k = 0;
-    unsigned f = BY_GR_F_NULLABLE, uniq = 0;
+    unsigned f = BY_GR_F_NULLABLE;
     bool text = false, positive = false;
     if (g->host) by_gr_host_meet(g, out.v, out.n);
     out.n = sort_unique(out.v, out.n);
@@ -409,7 +409,6 @@ by_gr_term by_gr_and(by_gr *g, const by_gr_term *v, uint32_t n) {
         if (x == BY_GR_NEVER) goto done;
         if (x == BY_GR_ANYBYTES) continue;
         f &= g->nodes[x].flags;
-        uniq |= g->nodes[x].flags & BY_GR_F_UNIQ;
         if (x == BY_GR_ANYTEXT) {
             text = true;
             continue;
@@ -428,7 +427,7 @@ by_gr_term by_gr_and(by_gr *g, const by_gr_term *v, uint32_t n) {
     else if (out.v[0] == BY_GR_EPS)
         t = f ? BY_GR_EPS : BY_GR_NEVER;
     else {
-        t = list_make(g, BY_GR_K_AND, out.v, k, f | uniq);
+        t = list_make(g, BY_GR_K_AND, out.v, k, f);
         if (!by_gr_bad(g) && !by_gr_live(g, t)) t = BY_GR_NEVER;
     }
 done:

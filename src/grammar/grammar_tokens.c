@@ -50,12 +50,6 @@ void by_gr_tokens_add_set(by_gr_tokens *o, const uint32_t *set) {
     else o->base[o->n_base++] = set;
 }
 
-void by_gr_tokens_remove(by_gr_tokens *o, const uint32_t *ids, uint32_t n) {
-    if (n && !o->dense) by_gr_tokens_spill(o);
-    for (uint32_t i = 0; i < n; i++)
-        o->bits[ids[i] >> 5] &= ~(1u << (ids[i] & 31));
-}
-
 void by_gr_tokens_add_mask(by_gr_tokens *o, const by_gr_mask *m) {
     if (m->bits) by_gr_tokens_add_set(o, m->bits);
     for (uint32_t i = 0; i < m->n_base; i++)
