@@ -96,7 +96,7 @@ typedef struct by_device_counts {
 } by_device_counts;
 by_device_counts by_device_counts_get(const by_device *dev);
 
-/* Where the time of a device with its own memory goes, by its own clock: it works from the first description or draw that is sent behind a
+/* Where the time of a device with its own memory goes, by its own clock: it works from the first upload behind a
  * wait for an answer until that answer is complete, and is idle until the next. A wait that by_device_rests is called behind does not count:
  * nothing was to be done. All 0 elsewhere. */
 typedef struct by_device_pace {

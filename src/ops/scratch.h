@@ -28,7 +28,7 @@ enum {
     BY_SCRATCH_DRAW_MAX = 256 << 20,    /* edited and sorted rows of draws: more draws go in slices */
     BY_SCRATCH_DRAW_ROWS = 3,
     BY_SCRATCH_DRAW_JOB = 192, /* bytes of a draw's description, or a few more */
-    BY_SCRATCH_MOE_TILE = 20,  /* bytes of a tile of an expert's tokens */
+    BY_SCRATCH_MOE_TILE = 12,  /* bytes of a tile of an expert's tokens */
     BY_SCRATCH_HC_CHUNK = 512, BY_SCRATCH_HC_VALUES = 32
 };
 

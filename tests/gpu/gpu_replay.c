@@ -90,7 +90,7 @@ static int32_t step(side *s, const int32_t *rows, const int64_t *from) {
     if (l.rows != wanted) printf("%d rows of logits instead of %d FAILED\n", (int)l.rows, wanted), n_failed++;
     MUST(by_mem_read(s->logits, l.mem, (size_t)l.off, (size_t)(wanted * l.stride), err));
     for (int p = 0; p < BY_MARKS_N; p++) {
-        by_tensor m = by_runner_marks(s->runner, p);
+        by_tensor m = by_runner_marks(s->runner, (by_marks_place)p);
         marked[p] = (int32_t)m.rows;
         MUST(by_mem_read(bad, m.mem, (size_t)m.off, (size_t)m.rows * 4, err));
         for (int64_t i = 0; i < m.rows; i++) n_failed += bad[i] != 0;

@@ -88,8 +88,12 @@ by_status by_cuda_keep_table(by_cuda *c, const void *experts, const void *shared
 void by_cuda_drop_tables(by_cuda *c, bool plain_only) {
     int kept = 0;
     for (int i = 0; i < c->n_tables; i++) {
-        if (plain_only && !c->tables[i].plain) c->tables[kept++] = c->tables[i];
-        else cudaFree(c->tables[i].device);
+        if (plain_only && !c->tables[i].plain) {
+            c->tables[kept++] = c->tables[i];
+        } else {
+            c->dev->n_gone++; /* recordings name it */
+            cudaFree(c->tables[i].device);
+        }
     }
     c->n_tables = kept;
 }
@@ -266,11 +270,15 @@ __global__ void read_rate_kernel(const uint4 *p, size_t n, int32_t *out) {
 
 static by_status cuda_read_rate(by_device *dev, double *bytes_per_s, by_err *err) {
     by_cuda *c = by_cuda_of(dev);
-    const size_t bytes = static_cast<size_t>(2) << 30;
+    size_t bytes = static_cast<size_t>(2) << 30;
     void *p = nullptr;
     cudaEvent_t a, b;
     float best = 0;
-    BY_CUDA_TRY(err, cudaMalloc(&p, bytes));
+    while (cudaMalloc(&p, bytes) != cudaSuccess) { /* a model has left little; 256 MiB are still more than the L2 cache holds */
+        cudaGetLastError();
+        bytes /= 2;
+        if (bytes < static_cast<size_t>(256) << 20) return BY_FAIL(err, BY_ENOMEM, "cuda: no memory is left to measure the read rate with");
+    }
     cudaMemsetAsync(p, 1, bytes, c->stream);
     cudaEventCreate(&a);
     cudaEventCreate(&b);

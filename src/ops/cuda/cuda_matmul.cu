@@ -157,7 +157,7 @@ __global__ void __maxnreg__((gemm_shape<WT, U, GROUPS, BT, ST>::regs(PER_SM))) g
         float4 v = remote_f32x4(at[0] + off);
 #pragma unroll
         for (int k = 1; k < 8; k++) {
-            if (k >= split) break;
+            if (k >= split) continue;
             float4 u = remote_f32x4(at[k] + off);
             v.x += u.x, v.y += u.y, v.z += u.z, v.w += u.w;
         }

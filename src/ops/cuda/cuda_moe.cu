@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "ops/cuda/cuda_image.cuh"
-#include "ops/cuda/cuda_moe_walk.cuh"
+#include "ops/cuda/cuda_moe.cuh"
 
 /* ---- router --------------------------------------------------------------------------------------------------- */
 
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(1024) moe_sort_kernel(view idx, view weight, c
     first[tid] = here ? r - rows : -1;
     if (tid == 1023) o.count[0] = s, o.count[1] = r;
     int each = tiles ? min(bt, ((c + tiles - 1) / tiles + 15) / 16 * 16) : 0; /* an expert's tiles are alike */
-    for (int i = 0; i < tiles; i++) o.tiles[s - tiles + i] = {tid, r - rows + i * each, min(each, c - i * each), i, tiles};
+    for (int i = 0; i < tiles; i++) o.tiles[s - tiles + i] = {tid, r - rows + i * each, min(each, c - i * each)};
     for (int i = c; i < rows; i++) o.token[r - rows + i] = -1, o.weight[r - rows + i] = 0;
     __syncthreads();
     count[tid] = 0;
@@ -294,16 +294,14 @@ static by_status moe_launch(by_cuda *c, const moe_args &a, unsigned tiles, int p
 /* Tokens of a tile, from the mean number of rows of an expert. */
 static int moe_bt(int64_t rows, int64_t experts) {
     int64_t mean = (rows + experts - 1) / experts;
-    return mean <= 4 ? 8 : mean <= 20 ? 32 : mean <= 44 ? 64 : 80;
+    return mean <= 2 ? 8 : mean <= 20 ? 32 : mean <= 44 ? 64 : 80; /* crowded experts want wide tiles: each expands the weights again */
 }
-enum { WALK_TILES = 96 }; /* from so many tiles of 8 tokens on blocks walk: with fewer their shares differ too much */
 /* Several blocks a multiprocessor, so that the start and end of one hide behind the others. From 64 tokens on the two blocks of
  * a cluster share the images; below, waiting for one another costs more than it saves. */
 template <int WT> static by_status moe_products(by_cuda *c, const moe_args &a, int bt, unsigned tiles, by_err *err) {
     switch (bt) {
     case 8:
         if (tiles <= 8) return moe_launch<WT, 2, 1, 8, 4, 5>(c, a, tiles, 1, err);
-        if (tiles >= WALK_TILES) return walk_products(c, a, err);
         return moe_launch<WT, 2, 1, 8, 3, 5>(c, a, tiles, 1, err);
     case 32: return moe_launch<WT, 2, 2, 32, 3, 2>(c, a, tiles, 1, err);
     case 64: return moe_launch<WT, 1, 2, 64, 4, 2>(c, a, tiles, 2, err);

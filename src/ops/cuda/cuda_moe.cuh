@@ -20,12 +20,11 @@ __device__ static inline float gated(float g, float u, float limit, float weight
 }
 __device__ static inline float kept_nan(float v, float quantised) { return fmaf(v, 0.0f, quantised); }
 
-/* ---- tiles of tokens: what moe_up_kernel and moe_walk_kernel share ------------------------------------------------ */
+/* ---- tiles of tokens ---------------------------------------------------------------------------------------------- */
 
 /* Tokens of one expert. */
 struct moe_tile {
     int32_t expert, row, n; /* first padded row, valid rows */
-    int32_t at, of;         /* this is tile `at` of the expert's `of`, which lie side by side */
 };
 struct moe_args {
     const expert_view *experts;
