@@ -139,7 +139,7 @@ by_engine_flags by_engine_flags_default(void);
     {.names = "--enforce-eager", .kind = BY_FLAG_BOOL, .out = &(f).eager,                                              \
      .help = "queue every step on the GPU call by call, none as a recorded graph"},                                    \
     {.names = "--graphs,--no-graphs,--disable-cuda-graph", .kind = BY_FLAG_BOOL, .out = &(f).graphs,                   \
-     .help = "the opposite of it (default: graphs, on a GPU)"},                                                        \
+     .help = "record decode steps on a GPU as CUDA graphs (default: on; the others: as --enforce-eager)"},             \
     {.names = "--cuda-graph-max-bs,--max-cudagraph-capture-size", .kind = BY_FLAG_INT, .out = &(f).replay_rows,        \
      .min = 1, .max = BY_LIMIT_STEP_ROWS, .help = "most rows of a decode step that is recorded (default: 256)"},       \
     {.names = "--enable-auto-tool-choice", .kind = BY_FLAG_BOOL, .out = &(f).tool_choice}, /* as it always is */      \

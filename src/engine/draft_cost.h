@@ -1,6 +1,7 @@
 /* draft_cost.h - what a step costs: the curve the draft planner reads, measured at the start and corrected while running.
  *
- * curve     milliseconds of a forward by its rows; nothing here runs padded steps, so between two sizes cost lies between
+ * curve     milliseconds of a forward by its rows; between two measured sizes on the line between them. Recorded steps (runner_replay.c)
+ *           are filled up to 1, 2, 4 or a multiple of 8 rows, so a row that begins such a size costs more than this says
  * scale     median over sizes of the median of measured / curve over that size's last steps: longer contexts, and a machine that runs
  *           slower, make steps slower as a whole. (The source adds a slope per row in its place; then a slower machine would seem
  *           to have dear rows, and be given few, where only everything takes longer.)

@@ -65,9 +65,9 @@ void by_engine_drafts_close(by_engine *e) {
 static void curve_name(const by_engine *e, int32_t max_rows, char name[static 96]) {
     by_buf text = {0};
     const by_engine_opts *o = &e->opts;
-    by_buf_printf(&text, "%s|%s|%d|%s|%s|%d|%d|%d|%d", o->model_dir, by_device_name(e->dev), by_device_threads(e->dev),
-                  o->device.isa ? o->device.isa : "", by_numerics_name(e->model->numerics), max_rows, e->max_seqs, e->n_drafts,
-                  (int)e->model->place.n_experts[1]);
+    by_buf_printf(&text, "%s|%s|%s|%d|%s|%s|%d|%d|%d|%d", o->model_dir, o->model.dummy ? "dummy" : "", by_device_name(e->dev),
+                  by_device_threads(e->dev), o->device.isa ? o->device.isa : "", by_numerics_name(e->model->numerics), max_rows,
+                  e->max_seqs, e->n_drafts, (int)e->model->place.n_experts[1]);
     by_kv_key key = by_kv_key_root(text.ptr ? text.ptr : "", text.len);
     by_buf_deinit(&text);
     int at = snprintf(name, 96, "step-costs-");

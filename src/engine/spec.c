@@ -411,6 +411,7 @@ static by_status make_room(by_spec *s, int32_t n, by_err *err) {
 }
 
 static by_status propose_some(proposal *p, by_runner *r, int32_t n, by_err *err) {
+    for (int32_t i = 0; i < n; i++) p->targets[i].drafts->n = 0; /* those of the block before are no longer in the history as drafts */
     by_status status = make_room(p->spec, n, err);
     by_draft_seq *seqs = p->spec->seqs;
     float *conf = p->spec->conf;

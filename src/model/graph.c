@@ -28,6 +28,7 @@ static by_status mark(by_pass *p, int32_t layers) {
     by_runner *r = p->r;
     bool boundary = layers == p->m->boundary && r->opts.trunc == BY_TRUNC_COMPACT, last = layers == p->c->n_layers;
     if (!r->all_marks.mem || !(boundary || last)) return BY_OK;
+    BY_TRY(by_graph_settle(p)); /* what the last sublayer gave belongs to it */
     by_tensor *t = &r->marks[last ? BY_MARKS_LAST : BY_MARKS_BOUNDARY];
     *t = by_tensor_rows(r->all_marks, last ? r->marks[BY_MARKS_BOUNDARY].rows : 0, p->b.h.rows); /* one behind the other, for one answer */
     return by_op_check_rows(p->dev, &(by_check_rows_args){.x = p->b.h, .bad = *t}, p->err);
