@@ -280,7 +280,7 @@ int by_bench_dummy(int argc, char **argv) {
         {.names = "--n-prompt,-p", .kind = BY_FLAG_LIST, .out = &b.prompts, .help = "prompt lengths to prefill (default none)"},
         {.names = "--steps", .kind = BY_FLAG_INT, .out = &b.steps, .min = 1, .max = 4096, .help = "timed decode steps (default 16)"},
         {.names = "--balance", .kind = BY_FLAG_INT, .out = &b.rounds, .min = 0, .max = 4096,
-         .help = "rounds that balance experts first (default 0)"},
+         .help = "rounds that shift the routers' biases until experts are used alike, e.g. 100 (default 0)"},
         {.names = "--seed", .kind = BY_FLAG_UINT64, .out = &b.seed, .help = "of weights, caches and tokens"},
     };
     const int n_flags = sizeof flags / sizeof flags[0];

@@ -8,7 +8,6 @@
 // Experts that are absent (on the host) get no rows: place is -1 for their choices, and the sum reads their products from pinned memory,
 // over the bus and each once, when the host's work is joined.
 #include <float.h>
-#include <type_traits>
 
 #include "ops/cuda/cuda_image.cuh"
 #include "ops/cuda/cuda_moe.cuh"
