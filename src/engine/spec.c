@@ -419,7 +419,6 @@ static by_status propose_some(proposal *p, by_runner *r, int32_t n, by_err *err)
     for (int32_t i = 0; i < n && status == BY_OK; i++) {
         by_spec_target *t = &p->targets[i];
         seqs[i] = t->seq;
-        t->drafts->n = 0;
         t->drafts->call = p->spec->n_calls;
         t->drafts->row = i;
         t->drafts->stride = n;
